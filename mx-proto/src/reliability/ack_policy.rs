@@ -1,36 +1,35 @@
-//! When to send an acknowledgement that cannot be piggybacked.
+//! Ack policy: when to send an acknowledgement that cannot be piggybacked.
 //!
 //! ```text
 //!   in order           wait for data to piggyback on, at most the delay, or until a quarter
 //!                      of the window has come
-//!   early              the other channel may just be slower: the third of them, or an eighth of
-//!                      the delay
-//!   old, doubled, ASK, FIN, Ping     at once: the peer wants to know
+//!   out of order       the other channel may just be slower: send with the third such segment, or
+//!                      after an eighth of the delay
+//!   old, duplicate, ASK, FIN, Ping     at once: the peer wants to know
 //! ```
 //!
-//! Owns: the number of segments not acknowledged.
-//! Out of scope: their numbers, the timer (`timers`).
+//! Owns: the numbers of segments not acknowledged.
+//! Out of scope: sequence numbers, the timer (`timers`).
 
 use crate::time::Instant;
 use std::time::Duration;
 
-/// The acknowledgements due to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckPolicy {
     delay: Duration,
     quarter: u32,
-    /// Segments that came in order since the last acknowledgement.
+    /// In-order segments since the last acknowledgement.
     owed: u32,
-    /// Segments that came before something that is missing, since the last acknowledgement.
+    /// Segments since the last acknowledgement that came while an earlier one was missing.
     early: u32,
 }
 
-/// The early segment that is not let go any more. The peer believes in a loss when three later
-/// segments of the same channel have arrived (usnic's tolerance): hearing of fewer is no use to it.
+/// Number of out-of-order segments that are acknowledged at once. The peer declares a loss when three later segments of
+/// the same channel have arrived (usnic's tolerance), so hearing of fewer is of no use to it.
 const ENOUGH: u32 = 3;
 
-/// Fewer early segments wait for this part of the delay. Longer than a command segment is ever
-/// behind a data segment sent before it on one host, far below the shortest time-out.
+/// Fraction of the delay that fewer out-of-order segments wait. Longer than a command segment ever lags behind a data
+/// segment sent before it on one machine, and far below the shortest time-out.
 const EARLY_PART: u32 = 8;
 
 impl AckPolicy {
@@ -43,7 +42,7 @@ impl AckPolicy {
         }
     }
 
-    /// A segment came in order, and nothing is missing. Returns the deadline of its acknowledgement.
+    /// Counts a segment that came in order, with nothing missing. Returns the deadline of its acknowledgement.
     pub(super) fn on_in_order(&mut self, now: Instant) -> Instant {
         self.owed = self.owed.saturating_add(1);
         let wait = if self.owed >= self.quarter {
@@ -54,7 +53,7 @@ impl AckPolicy {
         now.after(wait)
     }
 
-    /// A new segment came, and one before it is missing. Returns the deadline of its acknowledgement.
+    /// Counts a new segment that came while an earlier one is missing. Returns the deadline of its acknowledgement.
     pub(super) fn on_early(&mut self, now: Instant) -> Instant {
         self.early = self.early.saturating_add(1);
         let wait = if self.early >= ENOUGH {
@@ -65,7 +64,7 @@ impl AckPolicy {
         now.after(wait)
     }
 
-    /// An acknowledgement went out, alone or with something else.
+    /// Records that an acknowledgement was sent, alone or piggybacked.
     pub(super) fn on_acked(&mut self) {
         (self.owed, self.early) = (0, 0);
     }
@@ -93,7 +92,7 @@ mod tests {
         let mut policy = policy(1024);
         let due = [10, 50, 60].map(|at| policy.on_early(Instant(at)));
         assert_eq!(due, [110, 150, 60].map(Instant));
-        // The next three are another reason.
+        // The count begins again after an acknowledgement.
         policy.on_acked();
         assert_eq!(policy.on_early(Instant(70)), Instant(170));
     }

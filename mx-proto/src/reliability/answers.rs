@@ -5,32 +5,31 @@
 //!   Probe --> Probed
 //! ```
 //!
-//! The peer counts segments as lost that the answer to a Ping does not name, so whatever had arrived before the Ping
-//! has to be read first.
+//! The peer declares segments lost that the answer to a Ping does not name, so whatever arrived before the Ping must be
+//! read first.
 //!
-//! Out of scope: acknowledgements that no Ping asked for (`ack_policy`).
+//! Out of scope: acknowledgements without a Ping (`ack_policy`).
 
 use super::timers::{Timer, Timers};
 use crate::time::Instant;
 use std::time::Duration;
 
-/// The answers due to one peer.
+/// Answers due to one peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
-    /// Stamp of the last Ping that waits, and the time at which the first of those arrived.
+    /// Stamp of the last Ping that waits, and the time at which the first of them arrived; `None`: no Ping waits.
     pings: Option<(u32, Instant)>,
-    /// Stamp that the next Ack has, which answers a Ping.
+    /// Stamp for the next Ack, which answers a Ping; `None`: no answer is due.
     pub(super) stamp: Option<u32>,
-    /// Size and proof of the last Probe.
+    /// Size and proof of the last Probe; `None`: no answer is due.
     pub(super) probed: Option<(u32, u64)>,
 }
 
-/// Time that the answer to a Ping waits for the data channel to be empty: many times the time
-/// of reading a whole socket.
+/// Maximum time that the answer to a Ping waits for the data channel to be empty: many times the time needed to read a
+/// whole socket.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
 impl Answers {
-    /// True if no answer is due.
     pub(super) fn is_empty(&self) -> bool {
         self.pings.is_none() && self.stamp.is_none() && self.probed.is_none()
     }
@@ -72,7 +71,7 @@ mod tests {
             let now = before.max(Instant(7).after(after));
             assert!(answers.answer_ping(now, empty, &mut timers));
             assert_eq!((answers.stamp, timers.next()), (Some(2), now));
-            // Nothing waits any more.
+            // No Ping waits any more.
             assert!(answers.answer_ping(now, false, &mut timers));
         }
     }

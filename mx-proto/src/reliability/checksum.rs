@@ -1,13 +1,12 @@
-//! CRC-32C (Castagnoli), of headers and payloads.
+//! Checksum: CRC-32C (Castagnoli) of headers and payloads.
 //!
 //! ```text
 //!   bytes --> crc-fast: carry-less multiplication where the processor has it (x86-64, aarch64),
-//!             tables where not; found out when it runs
+//!             tables elsewhere; detected at run time
 //! ```
 //!
 //! Catches every error of up to three bits and every burst of up to 32 in a datagram.
 
-/// The checksum of `bytes`.
 #[inline]
 pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     // The catalogue names the algorithm after iSCSI.
@@ -18,7 +17,7 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// As the polynomial's definition says, one bit at a time.
+    /// Computes the checksum from the polynomial's definition, one bit at a time.
     fn slowly(bytes: &[u8]) -> u32 {
         const REVERSED: u32 = 0x82f6_3b78;
         !bytes.iter().fold(u32::MAX, |state, byte| {
@@ -42,7 +41,7 @@ mod tests {
     fn every_length_and_alignment_agrees_with_the_definition() {
         let bytes: Vec<u8> = (0u32..2100).map(|n| (n * n / 7) as u8).collect();
         for start in 0..17 {
-            // All code paths of the crate: bytes, one register, several registers.
+            // Lengths for all code paths of the crate: bytes, one register, several registers.
             for len in (0..300).chain([511, 512, 513, 1023, 1024, 1025, 1408, 2047, 2048, 2080]) {
                 let some = &bytes[start..start + len];
                 assert_eq!(crc32c(some), slowly(some), "{len} bytes from {start}");

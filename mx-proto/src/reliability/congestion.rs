@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!   window
-//!     |     x           .      x  lost, and there is a queue or it was more than 2 %: x 0.7
-//!     |    / \        .'       :  at most once a round trip
-//!     |   /   \__..--'         CUBIC: back to where it was, stay there a while, then further
+//!     |     x           .      x  loss with a queue, or more than 2 %: x 0.7, at most once a round trip
+//!     |    / \        .'
+//!     |   /   \__..--'         CUBIC: back to the old window, a plateau there, then further
 //!     |  /                     (RFC 9438; never less than Reno would have)
-//!     | /                      slow start: doubles a round trip, a quarter as fast once packets
+//!     | /                      slow start: doubles each round trip, a quarter as fast once packets
 //!     |/                       take longer than min_rtt (after HyStart++, RFC 9406)
 //!     +------------------------------------------------------------------------------> time
 //! ```
 //!
-//! A single loss is no sign of congestion, as bad links lose packets, too. It is one when the
-//! smallest RTT sample of a round trip is well above min_rtt, which means a queue, or when more is
-//! lost than the random loss rate.
+//! A single loss is no sign of congestion, because bad links lose packets, too. Loss means congestion if the smallest
+//! RTT sample of a round trip is well above min_rtt, which indicates a queue, or if more is lost than the random loss
+//! rate.
 //!
 //! Owns: the window, the rounds.
 //! Out of scope: numbers, segments, clocks.
@@ -25,63 +25,61 @@ use std::time::Duration;
 
 mod reductions;
 
-/// The limit of one link, in bytes.
+/// Congestion window of one link, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Congestion {
     window: u64,
     cap: u64,
     segment: u64,
     phase: Phase,
-    /// Slow start ends here.
+    /// Window in bytes at which slow start ends.
     threshold: u64,
-    /// The window when it last fell: CUBIC stays there for a while.
+    /// Window in bytes before the last reduction; CUBIC stays there for a while.
     plateau: u64,
-    /// The time at which avoidance began to follow its present curve.
+    /// Time at which avoidance began to follow its present curve; `None`: it has to begin a new one.
     epoch: Option<Instant>,
-    /// From the epoch to the plateau, in milliseconds.
+    /// Time from the epoch to the plateau, in milliseconds.
     rise_ms: u64,
-    /// Reno's window, and its bytes towards one segment more.
+    /// Window in bytes that Reno would have; `credit`: bytes towards its next segment.
     reno: u64,
     credit: u64,
-    /// The time of the last reduction. Losses of earlier segments are part of the same event.
+    /// Time of the last reduction; `None`: never. Losses of earlier segments belong to the same event.
     fell_at: Option<Instant>,
-    /// The time at which anything was last sent.
+    /// Time of the last transmission.
     sent_at: Instant,
     round: Round,
     account: LossStats,
-    /// The state before the last reduction, while that may still be undone.
+    /// State before the last reduction, while that may still be undone.
     undo: Option<UndoState>,
-    /// The random loss rate, of 1024.
     random_loss: u32,
-    /// Packets wait somewhere on the way.
+    /// Whether packets wait in a queue on the path.
     queue: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Slow,
-    /// There may be a queue. For some rounds the window grows less, and goes on as before if that
-    /// was a false alarm.
+    /// There may be a queue. For some rounds the window grows less; if that was a false alarm, it goes on as before.
     Careful {
         rounds: u8,
     },
     Avoidance,
 }
 
-/// A round trip: until a window's worth has arrived.
+/// Round trip: lasts until a window's worth of bytes has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     left: u64,
-    /// The least sample in it, and how many there were.
+    /// Smallest RTT sample of the round; `samples`: their number.
     min_rtt: Duration,
     samples: u8,
-    /// The least of the round before.
+    /// Smallest RTT sample of the previous round; zero: there was none.
     before: Duration,
 }
 
 impl Congestion {
-    /// For segments of at most `segment` bytes; the window never exceeds `cap`, unless that is less
-    /// than a few segments.
+    /// Makes the window for segments of at most `segment` bytes. The window never exceeds `cap` bytes, unless that is
+    /// less than a few segments.
     pub(super) fn new(segment: usize, cap: u64) -> Self {
         let segment = within(segment);
         let cap = cap.clamp(segment * FLOOR, CAP_MAX);
@@ -107,7 +105,6 @@ impl Congestion {
         }
     }
 
-    /// Segments are of another size from now on.
     pub(super) fn set_segment(&mut self, segment: usize) {
         self.segment = within(segment);
         self.cap = self.cap.max(self.segment * FLOOR);
@@ -117,17 +114,15 @@ impl Congestion {
         self.window = self.window.clamp(self.segment * LEAST, self.cap);
     }
 
-    /// Bytes that may be in flight.
     pub(super) fn window(&self) -> u64 {
         self.window
     }
 
-    /// The window may double in a round trip, which the pacer must allow.
+    /// Returns whether the window may double in a round trip, which the pacer must allow.
     pub(super) fn is_slow_start(&self) -> bool {
         self.phase == Phase::Slow
     }
 
-    /// `bytes` have gone out.
     pub(super) fn on_sent(&mut self, now: Instant, bytes: u64) {
         if bytes == 0 {
             return;
@@ -138,7 +133,7 @@ impl Congestion {
         self.sent_at = now;
     }
 
-    /// There was this window before a long pause, and slow start had or had not ended.
+    /// Restores the window from before a suspension, in slow start or after it.
     pub(super) fn resume(&mut self, window: u64, slow_start: bool) {
         self.window = window.clamp(self.segment * LEAST, self.cap);
         if !slow_start {
@@ -147,7 +142,7 @@ impl Congestion {
         self.on_idle();
     }
 
-    /// After a pause: half of the window, and slow start up to the old one.
+    /// Halves the window after a pause, and lets slow start lead back to the old one.
     fn on_idle(&mut self) {
         let initial = initial(self.segment).min(self.window);
         if self.phase == Phase::Avoidance {
@@ -160,7 +155,7 @@ impl Congestion {
         self.round = Round::new(self.window, Duration::ZERO);
     }
 
-    /// `bytes` have arrived while `in_flight_before` were under way. `rtt` knows of it already.
+    /// Handles `bytes` that have arrived, of `in_flight_before` in flight. `rtt` has been updated.
     pub(super) fn on_arrived(
         &mut self,
         now: Instant,
@@ -178,8 +173,8 @@ impl Congestion {
         if self.round.left == 0 {
             self.end_round();
         }
-        // Arrivals in the round trip after a reduction are no sample of the new window, nor, until
-        // reordered segments would have arrived, of its losses.
+        // Arrivals in the round trip after a reduction say nothing about the new window, nor about its losses until
+        // reordered segments would have arrived.
         let since = self.fell_at.map_or(Duration::MAX, |at| now.since(at));
         let typical = rtt.srtt().unwrap_or_default();
         if since >= typical + 4 * rtt.rttvar() {
@@ -190,7 +185,7 @@ impl Congestion {
         }
     }
 
-    /// Do packets wait somewhere, as far as this round or the last can tell?
+    /// Checks for a queue on the path, as far as this round or the last one can tell.
     fn look_for_queue(&mut self, rtt: &Rtt) {
         let least = if self.round.samples < SAMPLES {
             self.round.before
@@ -200,7 +195,7 @@ impl Congestion {
         self.queue = is_queue(least, rtt);
     }
 
-    /// In slow start: is the path full?
+    /// Slows down slow start while the path has a queue.
     fn take_care(&mut self) {
         match self.phase {
             Phase::Slow if self.queue => self.phase = Phase::Careful { rounds: CAREFUL },
@@ -225,7 +220,7 @@ impl Congestion {
     }
 
     fn grow(&mut self, now: Instant, bytes: u64, in_flight: u64, rtt: &Rtt) {
-        // A window that is not used has not been tested: it must not grow (RFC 9438, section 5.8).
+        // An unused window has not been tested and must not grow (RFC 9438, section 5.8).
         let used = match self.phase {
             Phase::Slow | Phase::Careful { .. } => in_flight >= self.window / 2,
             Phase::Avoidance => in_flight >= self.window / 4 * 3,
@@ -253,7 +248,7 @@ impl Congestion {
             self.plateau = self.plateau.max(self.window);
             self.rise_ms = rise_ms(self.plateau - self.window, self.unit());
         }
-        // The curve's value one round trip from now.
+        // Value of the curve one round trip from now.
         let ahead = now.since(epoch) + rtt.srtt().unwrap_or_default();
         let ms = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
         let away = climb(ms.abs_diff(self.rise_ms), self.unit());
@@ -265,8 +260,8 @@ impl Congestion {
         let target = target.clamp(self.window, self.window + self.window / 2);
         let step = u128::from(target - self.window) * u128::from(bytes) / u128::from(self.window);
         self.window += u64::try_from(step).unwrap_or(0);
-        // Below the plateau Reno's step is reduced so that both have the same average; RFC 9438,
-        // section 4.3: 3 * (1 - 0.7) / (1 + 0.7).
+        // Below the plateau Reno's step is smaller, so that both have the same average: RFC 9438, section 4.3: 3 * (1 -
+        // 0.7) / (1 + 0.7).
         self.credit += if self.reno < self.plateau {
             bytes * 9 / 17
         } else {
@@ -291,7 +286,7 @@ impl Congestion {
         self.window / 10 * 7
     }
 
-    /// Fast convergence, RFC 9438 section 4.7: a flow whose window is reduced before it has
+    /// Sets the plateau, with fast convergence (RFC 9438, section 4.7): a flow whose window is reduced before it has
     /// recovered leaves room for others.
     fn note_plateau(&mut self) {
         self.plateau = if self.window < self.plateau {
@@ -313,11 +308,10 @@ impl Round {
     }
 }
 
-/// True if the path has a queue: even the smallest sample of a round trip exceeds min_rtt by a margin.
-/// The margin is a quarter of min_rtt, since 0.7 of the window then just empties the queue. At least
-/// 500 us: a GSO batch of 64 KiB on a link of 1 Gbit/s, and the delay of an acknowledgement.
-/// If samples vary: three times their mean deviation, which a whole round practically never
-/// exceeds. At most 25 ms, which is a queue on any path.
+/// Returns whether the path has a queue: even the smallest sample of a round trip exceeds min_rtt by a margin. The
+/// margin is a quarter of min_rtt, since 0.7 of the window then just empties the queue. At least 500 us: a GSO batch of
+/// 64 KiB on a link of 1 Gbit/s, and the delay of an acknowledgement. If samples vary: three times their mean
+/// deviation, which a whole round practically never exceeds. At most 25 ms, which is a queue on any path.
 fn is_queue(min_rtt: Duration, rtt: &Rtt) -> bool {
     const MARGIN_MIN: Duration = Duration::from_micros(500);
     const MARGIN_MAX: Duration = Duration::from_millis(25);
@@ -327,14 +321,14 @@ fn is_queue(min_rtt: Duration, rtt: &Rtt) -> bool {
     })
 }
 
-/// CUBIC's growth in `ms` milliseconds from its plateau: 0.4 segments per second cubed.
+/// Returns CUBIC's growth in bytes within `ms` milliseconds from its plateau: 0.4 segments per second cubed.
 fn climb(ms: u64, segment: u64) -> u64 {
     let ms = u128::from(ms.min(CURVE_MAX));
     let bytes = ms * ms * ms * u128::from(segment) * 4 / 10_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX).min(CAP_MAX)
 }
 
-/// The inverse: the milliseconds in which CUBIC gains `bytes`.
+/// Returns the milliseconds in which CUBIC grows by `bytes`.
 fn rise_ms(bytes: u64, segment: u64) -> u64 {
     let (mut low, mut high) = (0, CURVE_MAX);
     while low < high {
@@ -348,8 +342,8 @@ fn rise_ms(bytes: u64, segment: u64) -> u64 {
     low
 }
 
-/// In flight at first: 16 segments, what one pass sends (usnic's figure), but of large segments no
-/// more than 64 KiB, a GSO batch.
+/// Returns the initial window in bytes: 16 segments, as many as one pass sends (usnic's figure), but of large segments
+/// no more than 64 KiB, a GSO batch.
 fn initial(segment: u64) -> u64 {
     (segment * 16).min((64 << 10).max(segment * FLOOR))
 }
@@ -358,31 +352,31 @@ fn within(segment: usize) -> u64 {
     (segment as u64).clamp(1, 1 << 20)
 }
 
-/// Segments in a window that has fallen: three later arrivals must be possible, or a loss always
-/// costs a time-out.
+/// Minimum number of segments in a reduced window: three later arrivals must be possible, or every loss costs a
+/// time-out.
 const FLOOR: u64 = 4;
 
-/// Bytes by which the window grows in a round trip at most: a jumbo frame. With larger segments it would fall each few
-/// round trips again.
+/// Largest segment size in bytes with which the window grows: a jumbo frame. With larger segments it would be reduced
+/// again every few round trips.
 const UNIT: u64 = 9000;
 
-/// Segments after a time-out. Two, for the second shows whether the first was lost.
+/// Number of segments after a time-out. The second one shows whether the first was lost.
 const LEAST: u64 = 2;
 
-/// Samples of a round before their least says anything: HyStart++ takes eight, but our peers
-/// acknowledge a quarter of the window at a time.
+/// Number of samples in a round before their minimum is meaningful: HyStart++ takes eight, but our peers acknowledge a
+/// quarter of the window at a time.
 const SAMPLES: u8 = 4;
 
-/// Rounds of careful growth before avoidance: HyStart++'s figure.
+/// Number of rounds of careful growth before avoidance: HyStart++'s figure.
 const CAREFUL: u8 = 5;
 
-/// After so long a pause the window is not believed in. A few round trips of the worst path.
+/// Pause after which the window is not trusted any more: a few round trips of the worst path.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Milliseconds after which the curve goes on no further; far beyond any window.
+/// Milliseconds after which the curve is not continued; far beyond any window.
 const CURVE_MAX: u64 = 1 << 20;
 
-/// Keeps products in range.
+/// Largest window in bytes; keeps products in range.
 const CAP_MAX: u64 = 1 << 32;
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! Session cookies that cannot be guessed, and a stateless answer to callers (as SYN cookies).
+//! Session cookies that cannot be guessed, and a stateless answer to callers (like SYN cookies).
 //!
 //! ```text
 //!   draw                               SipHash(key, 0, counter)
 //!   Hello -> of_caller                 SipHash(key, 1, generation, epoch, address, caller, first)
 //!      |      cookie, first number        |     not kept: computed again when the caller confirms
 //!      v                                  v
-//!   Welcome ----------> caller ----> OPENING datagram: the same for this epoch or the last one?
+//!   Welcome ----------> caller ----> OPENING datagram: equal for this epoch or the previous one?
 //!
-//!   epochs of 10 s:   | spent before | spent now |     closed sessions, so that a replay opens none
+//!   epochs of 10 s:   | used before  | used now  |     closed sessions, so that a replay opens none
 //! ```
 //!
-//! SipHash-2-4 under a key from the operating system is a pseudo-random function: from any number
-//! of cookies the next one cannot be computed.
+//! SipHash-2-4 under a key from the operating system is a pseudo-random function: the next cookie cannot be computed
+//! from any number of earlier ones.
 //!
-//! Owns: the key, the counter, which callers' cookies have been used up.
+//! Owns: the key, the counter, the used-up cookies of callers.
 //! Out of scope: sessions, addresses, packets.
 
 use super::seq::Seq;
@@ -30,23 +30,22 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Cookies {
     hasher: SipHasher24,
-    /// The number of cookies drawn.
     drawn: u64,
-    /// Changes when too many are spent: it makes all callers' cookies void that were given out
-    /// before, and so as good as spent.
+    /// Input of every caller's cookie. Changes when too many cookies have been used up, which invalidates all callers'
+    /// cookies given out before.
     generation: u64,
-    /// The generation of the cookies of each source that has spent its share.
+    /// Generation of the cookies of each source that has used up its share; in the present epoch and the previous one.
     void: [HashMap<Source, u64, RandomState>; 2],
     share: u8,
-    /// The last generation there was.
+    /// Last generation used.
     voided: u64,
-    /// Cookies of closed sessions: of the epoch in which one was last noted, and of the one before.
+    /// Cookies of closed sessions, of the epoch of the last closing and of the one before.
     spent: [UsedCookies; 2],
-    /// The former's epoch.
+    /// Epoch of the last closing.
     noted: u64,
 }
 
-/// Cookies of sessions that were closed in one epoch.
+/// Cookies of sessions closed in one epoch.
 #[derive(Debug)]
 struct UsedCookies {
     of: HashMap<u64, Source, RandomState>,
@@ -67,24 +66,24 @@ impl UsedCookies {
     }
 }
 
-/// The purpose of a hash, so that no two uses have the same input.
+/// Purposes of a hash, so that no two uses have the same input.
 const DRAWN: u8 = 0;
 const COOKIE: u8 = 1;
 const FIRST: u8 = 2;
 const PROOF: u8 = 3;
 
-/// The time that a caller has at least to confirm: as long as a connect may take.
+/// Minimum time for a caller to confirm: as long as a connect may take.
 const EPOCH: Duration = Duration::from_secs(10);
 
-/// Sessions that may be accepted and closed in an epoch before callers that are connecting have to
-/// begin again: 16 Ki, at most 2 MiB for both epochs.
+/// Number of sessions that may be accepted and closed in an epoch before connecting callers have to begin again: 16 Ki,
+/// at most 2 MiB for both epochs.
 const SPENT_MAX: usize = 16 << 10;
 
-/// So many any source may spend while there is room: what it costs to forget them is shared by these.
+/// Number that any source may use up while there is room; it spreads the cost of forgetting a source's cookies.
 const SPENT_LEAST: usize = 256;
 
 impl Cookies {
-    /// `key` is secret, and another one in every life of a port.
+    /// Makes the cookies of a port. `key` is secret and differs in every life of the port.
     pub(super) fn new(key: [u8; 16], share: u8) -> Self {
         Self {
             hasher: SipHasher24::new_with_key(&key),
@@ -98,7 +97,6 @@ impl Cookies {
         }
     }
 
-    /// A new name; not 0.
     pub(super) fn draw(&mut self) -> u64 {
         loop {
             self.drawn += 1;
@@ -109,8 +107,8 @@ impl Cookies {
         }
     }
 
-    /// Our cookie for the session that `caller` at `address` begins with its number `first`, and
-    /// our first number: always the same within an epoch. The cookie is not 0.
+    /// Returns our cookie for the session that `caller` at `address` begins with its number `first`, and our first
+    /// number; always the same within an epoch. The cookie is not 0.
     pub(super) fn of_caller<A: Hash>(
         &self,
         (address, source): (&A, Source),
@@ -125,24 +123,23 @@ impl Cookies {
         (cookie, Seq(self.hash(FIRST, what) as u32))
     }
 
-    /// A value known only to a peer that receives datagrams sent to `address` in the session
-    /// `ours`.
+    /// Returns a value known only to a peer that receives datagrams sent to `address` in the session `ours`.
     pub(super) fn proof<A: Hash>(&self, address: &A, ours: u64) -> u64 {
         self.hash(PROOF, (address, ours))
     }
 
-    /// The epoch of `now`; the one before it counts as well.
+    /// Returns the epoch of `now`. Cookies of the previous epoch are valid, too.
     pub(super) fn epoch(now: Instant) -> u64 {
         now.0 / EPOCH.as_nanos() as u64
     }
 
-    /// Since when the cookies of those from there count.
+    /// Returns the generation from which cookies of this source are valid.
     fn generation_of(&self, source: Source) -> u64 {
         let void = self.void.iter().find_map(|void| void.get(&source));
         void.copied().unwrap_or(0).max(self.generation)
     }
 
-    /// An accepted session from `source` with this cookie is over: it cannot be opened again. A
+    /// Records that an accepted session from `source` with this cookie is closed, so that it cannot be opened again. A
     /// source that closes more than its share invalidates only its own cookies.
     pub(super) fn remember(&mut self, cookie: u64, source: Source, now: Instant) {
         let epoch = Self::epoch(now);
@@ -178,7 +175,7 @@ impl Cookies {
         self.void = [HashMap::default(), HashMap::default()];
     }
 
-    /// A session of this name has been over for less than two epochs. It may be true for longer.
+    /// Returns whether the session of this cookie was closed less than two epochs ago; may stay true for longer.
     pub(super) fn is_spent(&self, cookie: u64, now: Instant) -> bool {
         Self::epoch(now) <= self.noted + 1
             && self
@@ -243,7 +240,7 @@ mod tests {
     fn caller_gets_one_cookie_per_epoch_that_depends_on_all_input() {
         let mut cookies = cookies();
         let told = cookies.of_caller((&"here", HERE), 5, Seq(9), 3);
-        // Others, and what we draw ourselves, change nothing.
+        // Other callers, and cookies that we draw ourselves, change nothing.
         cookies.draw();
         cookies.remember(77, Source(77), at(3));
         assert_eq!(cookies.of_caller((&"here", HERE), 5, Seq(9), 3), told);
@@ -296,7 +293,7 @@ mod tests {
         assert_eq!(cookies.of_caller((&1, HERE), 5, Seq(9), 0), told);
         assert!(cookies.is_spent(0, at(0)));
         cookies.remember(u64::MAX, Source(u64::MAX % 100), at(0));
-        // It is not remembered, and not accepted.
+        // The cookie is not recorded, and all are invalid.
         assert_ne!(cookies.of_caller((&1, HERE), 5, Seq(9), 0), told);
         assert!(cookies.spent.iter().all(|spent| spent.of.is_empty()));
     }
@@ -315,7 +312,7 @@ mod tests {
         assert_eq!(cookies.of_caller((&1, HERE), 5, Seq(9), 0), told);
         assert_ne!(cookies.of_caller((&1, greedy), 5, Seq(9), 0), own);
         assert!(cookies.is_spent(u64::MAX, at(0)));
-        // For as long as what was told before would be taken.
+        // The invalidation lasts as long as earlier cookies would be accepted.
         cookies.remember(u64::MAX - 1, HERE, at(1));
         assert_ne!(cookies.of_caller((&1, greedy), 5, Seq(9), 0), own);
     }

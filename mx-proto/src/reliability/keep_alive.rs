@@ -1,15 +1,15 @@
-//! Keep-alive: Pings to a silent peer, and giving up.
+//! Keep-alive: Pings to a silent peer, and the end of a session whose peer does not answer.
 //!
 //! ```text
 //!   heard --silence--> Ping --silence, shorter--> Ping ... --give-up time and three Pings--> lost
 //!     ^                  |
 //!     `--any datagram----'           no new acknowledgement for the give-up time, three time-outs --> lost
 //!                                    three refusals ("port unreachable") ---------------------------> lost
-//!   doubted --silence, shortest--> Ping ... --a quarter of a second and three Pings------------------> lost
+//!   probed --silence, shortest--> Ping ... --a quarter of a second and three Pings-------------------> lost
 //! ```
 //!
-//! Owns: when the peer was heard, when something of ours arrived, Pings since then.
-//! Out of scope: what the answer to a Ping says of segments (`recovery`).
+//! Owns: the times of the peer's last datagram and of the last progress, the Pings since then.
+//! Out of scope: segments that the answer to a Ping does not name (`recovery`).
 
 use super::recovery::Recovery;
 use super::reliable_config::ReliableConfig;
@@ -24,33 +24,31 @@ pub(super) struct KeepAlive {
     pub(super) heard_at: Instant,
     /// Time at which the peer last acknowledged something new, or the send window was last empty.
     pub(super) progress_at: Instant,
-    /// Time of the last Ping.
     pub(super) pinged_at: Instant,
     /// Number of Pings since the peer's last datagram.
     pub(super) pings: u32,
-    /// A Ping is to be sent.
     pub(super) wanted: bool,
     /// Number of refusals ("port unreachable") since the peer's last datagram.
     refusals: u32,
-    /// Interval of Pings while operations wait for the peer, whose machine reports its end.
+    /// Interval of Pings while operations wait for the peer, whose machine reports its end; `None`: not monitored.
     pub(super) monitored: Option<Duration>,
-    /// Time at which something said that the peer's process may have gone; `None` once it has been heard for long
-    /// enough since then.
+    /// Time at which a sign appeared that the peer's process may be dead; `None`: there was none, or the peer was heard
+    /// late enough after it.
     probed_at: Option<Instant>,
 }
 
-/// Silence after which a doubted peer is lost: what a dead process has sent last has come by then.
+/// Silence after which a probed peer is lost: the last datagrams of a dead process have arrived by then.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// Tries before silence can mean death: after a long absence of this process the peer has a chance
-/// first.
+/// Number of Pings or time-outs before silence means death, so that after a long pause of this process the peer has a
+/// chance.
 pub(super) const TRIES_BEFORE_GIVING_UP: u32 = 3;
 
-/// Refusals without a datagram in between after which the peer is taken for dead.
+/// Number of refusals without a datagram in between after which the peer is dead.
 const REFUSALS: u32 = 3;
 
 impl KeepAlive {
-    /// A peer that is heard at `now`.
+    /// Makes the state of a peer heard at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             heard_at: now,
@@ -60,7 +58,7 @@ impl KeepAlive {
         }
     }
 
-    /// Handles the peer's answer to a Hello: everything begins.
+    /// Handles the peer's answer to a Hello: all counts begin again.
     pub(super) fn on_welcome(&mut self, now: Instant) {
         let monitored = self.monitored;
         *self = Self {
@@ -71,7 +69,7 @@ impl KeepAlive {
 
     pub(super) fn on_heard(&mut self, now: Instant) {
         self.heard_at = now;
-        // What comes at once may have been on its way.
+        // Datagrams that arrive right after the probe may have been in flight.
         self.probed_at = self.probed_at.filter(|at| now.since(*at) < LAST_WORDS);
         (self.pings, self.refusals) = (0, 0);
     }
@@ -82,27 +80,27 @@ impl KeepAlive {
         self.pings = self.pings.saturating_add(1);
     }
 
-    /// The process of the peer may have gone.
+    /// Begins to check whether the peer's process is alive.
     pub(super) fn probe_peer(&mut self, now: Instant) {
         if self.probed_at.is_none() {
             (self.probed_at, self.wanted, self.pings) = (Some(now), true, 0);
         }
     }
 
-    /// Handles a datagram that found no socket at the peer's address. Returns true after too many of them. Until then
-    /// the peer is sent Pings at short intervals, which become longer if no more reports come.
+    /// Handles a report that a datagram found no socket at the peer's address. Returns true after too many of them.
+    /// Until then the peer is sent Pings at short intervals, which grow if no more reports come.
     pub(super) fn on_refused(&mut self) -> bool {
         self.refusals += 1;
         self.pings = 0;
         self.refusals >= REFUSALS
     }
 
-    /// True if the peer is not to be sent a Ping, has answered the last one, and is neither monitored nor doubted.
+    /// Returns whether no Ping is to be sent or unanswered, and the peer is neither monitored nor probed.
     pub(super) fn is_settled(&self) -> bool {
         !self.wanted && self.pings == 0 && self.monitored.is_none() && self.probed_at.is_none()
     }
 
-    /// Does not count a time in which this process did not run as silence.
+    /// Excludes a time in which this process did not run from the silence.
     pub(super) fn exclude_pause(&mut self, excused: Duration, now: Instant) {
         for at in [&mut self.heard_at, &mut self.progress_at] {
             *at = at.after(excused).min(now);
@@ -117,7 +115,7 @@ impl KeepAlive {
             0 => config.keepalive.min(config.give_up / 4),
             _ => config.max_rto.min(config.give_up / 8),
         };
-        // A refusal comes from a nearby kernel, so earlier timeouts do not matter.
+        // A refusal comes from a nearby kernel, so earlier time-outs do not matter.
         let refused = (self.refusals > 0).then(|| recovery.pause_after(self.pings));
         let doubted = self.probed_at.map(|_| LAST_WORDS / 8);
         let sooner = refused.into_iter().chain(self.monitored).chain(doubted);
@@ -125,7 +123,8 @@ impl KeepAlive {
         self.heard_at.max(self.pinged_at).after(pause)
     }
 
-    /// The reason why the peer is lost: silence, or no progress after so many `timeouts`. `None`: it is not.
+    /// Returns the reason why the peer is lost: silence, or no progress after this many `timeouts`. `None`: it is not
+    /// lost.
     pub(super) fn lost(
         &self,
         now: Instant,
@@ -185,7 +184,7 @@ mod tests {
         }
         assert_eq!(peer.lost(at(1249), 0, &config), None);
         assert_eq!(peer.lost(at(1250), 0, &config), Some(LinkDown::Reset));
-        // Its last words put that off, and a later answer ends it.
+        // The last datagrams of a peer postpone the loss, and a later answer prevents it.
         peer.on_heard(at(1100));
         (0..TRIES_BEFORE_GIVING_UP).for_each(|_| peer.on_pinged(at(1101)));
         assert_eq!(peer.lost(at(1349), 0, &config), None);

@@ -1,4 +1,4 @@
-//! A link: a session, its packets, and its state at the layer above.
+//! Link: a session, its packets, and its state at the layer above.
 //!
 //! Out of scope: other links.
 
@@ -12,47 +12,47 @@ use super::session::Session;
 use crate::time::{Instant, PeerDeadline};
 use crate::timer::TimerId;
 
-/// A session and what the layer above knows of it.
+/// A session, with its reassembly and the state that the layer above sees.
 #[derive(Debug)]
 pub(super) struct Link<A> {
     /// Address of the peer's command channel.
     pub(super) address: A,
-    /// Address of the peer's data channel, once we have heard of it.
+    /// Address of the peer's data channel; `None` until it is known.
     pub(super) data: Option<A>,
-    /// Bytes that may go there before it has been proven: as many as came from there, if it was a
-    /// datagram that told us of it.
+    /// Bytes that may be sent to the data channel before it has been proven: if a datagram revealed its address, as
+    /// many as came from there.
     pub(super) data_credit: usize,
     pub(super) session: Session,
     pub(super) reassembly: Reassembly,
-    /// The layer above has heard of it, or began it.
+    /// Whether the layer above knows the link, or began it.
     pub(super) known: bool,
-    /// The peer began the session.
+    /// Whether the peer began the session.
     pub(super) called: bool,
-    /// The time until which an incoming link is to be bound, so that a peer that only opens sessions
-    /// does not fill the table; `None` once it is.
+    /// Time until which an incoming link must be accepted, so that a peer that only opens sessions does not fill the
+    /// table; `None` once it is accepted, or if we began it.
     pub(super) trial: Option<PeerDeadline>,
-    /// Payloads are summed; `None`: the service has not been asked yet.
+    /// Whether payloads have a checksum; `None`: the service has not been asked yet.
     pub(super) sum: Option<bool>,
-    /// The needs of the packet that found no room.
+    /// Need of the packet that found no room; `None`: the link is not blocked.
     pub(super) blocked: Option<Need>,
-    /// The packet of which a part has been taken.
+    /// Packet of which a part has been taken.
     pub(super) midway: Option<PartialSend>,
-    /// The epoch in which it last brought data.
+    /// Epoch in which the link last brought data.
     pub(super) active: u64,
-    /// The last epoch in which it was counted as a sender of bulk data.
+    /// Last epoch in which the link was counted as a sender of bulk data.
     pub(super) counted: u64,
     pub(super) timer: Option<(Instant, TimerId)>,
     pub(super) dirty: bool,
     pub(super) backlogged: bool,
 }
 
-/// Largest packet that is taken in from a link that is not bound; many times an introduction.
+/// Largest packet in bytes that is received over a link that is not accepted; many times an introduction.
 pub(super) const INTRODUCTION_MAX: u32 = 256;
 
-/// Links on trial at the same time.
+/// Maximum number of links that are not accepted yet.
 pub(super) const TRIALS_MAX: usize = 32 << 10;
 
-/// A packet's needs of a link's send window.
+/// Space that a packet needs in a link's send window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Need {
     pub(super) segments: usize,
@@ -60,14 +60,14 @@ pub(super) struct Need {
 }
 
 impl<A: Copy + Eq> Link<A> {
-    /// True if it is not bound, and this is more than an introduction.
+    /// Returns whether the link is not accepted yet, and this is more than an introduction.
     #[inline]
     pub(super) fn is_too_early(&self, header: &Header, payload: &[u8]) -> bool {
         self.trial.is_some()
             && (header.whole > INTRODUCTION_MAX || header.whole as usize != payload.len())
     }
 
-    /// A link that we began, so that the layer above knows of it, or (`known` is false) that the peer began.
+    /// Makes a link. `known`: we began it, so the layer above knows of it; otherwise the peer began it.
     pub(super) fn new(address: A, session: Session, known: bool) -> Self {
         Self {
             address,
@@ -89,8 +89,8 @@ impl<A: Copy + Eq> Link<A> {
         }
     }
 
-    /// Whether the peer's datagrams come from there. Where its data channel is, a Probe tells, as
-    /// long as none of ours has been answered there.
+    /// Returns whether the peer's datagrams come from this address. A Probe may reveal the address of its data channel,
+    /// as long as none of our Probes has been answered there.
     #[inline]
     pub(super) fn is_home(
         &self,
@@ -105,7 +105,7 @@ impl<A: Copy + Eq> Link<A> {
         }
     }
 
-    /// Notes that data has come, and counts the link as a sender in this epoch if its packet is more than a tiny one.
+    /// Records that data has come, and counts the link as a sender in this epoch if its packet is not tiny.
     #[inline]
     pub(super) fn note_data(
         &mut self,
@@ -121,22 +121,22 @@ impl<A: Copy + Eq> Link<A> {
         }
     }
 
-    /// The send window can take this.
+    /// Returns whether the send window has room for a packet.
     #[inline]
     pub(super) fn has_room(&self, need: Need, config: &ReliableConfig) -> bool {
         self.session.recovery.send.free() >= need.segments
             && (self.session.recovery.send.queued_bytes() == 0 || need.bytes <= self.room(config))
     }
 
-    /// Bytes that the send window still takes.
+    /// Returns the number of bytes that the send window still takes.
     #[inline]
     pub(super) fn room(&self, config: &ReliableConfig) -> usize {
         let queued = self.session.recovery.send.queued_bytes() as usize;
         self.send_limit(config).saturating_sub(queued)
     }
 
-    /// Bytes that may wait here for their acknowledgement: what can be under way, and as much again
-    /// so that the wire does not run dry. Bytes that wait longer leave the cache.
+    /// Returns how many unacknowledged bytes may be kept: as many as can be in flight, and as many again so that the
+    /// link stays busy. Bytes that wait longer leave the cache.
     fn send_limit(&self, config: &ReliableConfig) -> usize {
         let twice = 2 * self.session.recovery.congestion.window() as usize;
         twice.clamp((256 << 10).min(config.send_bytes), config.send_bytes)
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// A suspended one takes a sixth of that, see `roster`.
+    /// A suspended link takes a sixth of that; see `roster`.
     #[test]
     fn memory_of_an_idle_link_is_small() {
         let size = size_of::<Link<(usize, u8)>>();

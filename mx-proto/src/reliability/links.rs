@@ -1,15 +1,15 @@
-//! All sessions of one port, by cookie, and the lists of those that need attention.
+//! Links: all sessions of one port, by cookie, and the lists of those that need attention.
 //!
 //! ```text
-//!   cookie --> Link: Session (numbers), Reassembly (packets), addresses, the user's word
+//!   cookie --> Link: Session (numbers), Reassembly (packets), addresses, state at the layer above
 //!                |
 //!                +-- dirty    may have something to send: a ring, one turn each
-//!                +-- backlog  has packets not given out yet
+//!                +-- backlog  has packets not delivered yet
 //!                +-- starved  waits for memory of the port
 //!                `-- wheel    one timer each
 //! ```
 //!
-//! Owns: the links, the bytes they send, the answers due to strangers.
+//! Owns: the links, the send buffer, the answers due to strangers.
 
 use super::cookies::Cookies;
 use super::link::{Link, Need, TRIALS_MAX};
@@ -38,14 +38,14 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// A datagram to a stranger: sent once, and not kept.
+/// Datagram to a stranger: sent once, and not kept.
 #[derive(Debug)]
 pub(super) struct Reply<A> {
     pub(super) to: A,
     pub(super) header: Header,
 }
 
-/// Deferred work of a fast receive.
+/// Deferred bookkeeping of a packet that was delivered first.
 #[derive(Debug)]
 pub(super) struct Deferred {
     pub(super) link: LinkId,
@@ -53,66 +53,65 @@ pub(super) struct Deferred {
     pub(super) header: Header,
 }
 
-/// All links.
 #[derive(Debug)]
 pub(super) struct Links<A> {
     pub(super) config: ReliableConfig,
     pub(super) stats: ReliableStats,
     pub(super) limits: BodyLimits,
-    /// Bytes of a packet that are taken whole or not at all.
+    /// Size in bytes up to which a packet is taken whole or not at all.
     pub(super) part_max: usize,
     pub(super) send_buffer: SendBuffer,
     pub(super) cookies: Cookies,
     pub(super) table: Roster<A>,
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
-    /// Links on trial, by the source that began them.
+    /// Links on trial, not accepted yet, by the source that began them.
     trials: Shares,
     /// All links, by the source that began them.
     places: Shares,
     pub(super) source: fn(A) -> Source,
-    /// Links that are monitored.
+    /// Number of links that are monitored.
     monitored: usize,
     dirty: VecDeque<LinkId>,
     backlog: Vec<LinkId>,
-    /// Links that go down in the next poll.
+    /// Links to be ended in the next poll.
     pub(super) lost: Vec<LinkId>,
-    /// Links whose peers have asked what has arrived.
+    /// Links whose peers have sent a Ping that is not answered yet.
     pub(super) pinged: Vec<LinkId>,
     /// Links that wait for room in the send buffer.
     pub(super) starved: Vec<LinkId>,
     wheel: Wheel<LinkId>,
     pub(super) replies: Vec<Reply<A>>,
-    /// Links we called and the names of their data channels, as their Welcomes said.
+    /// Links that we called, with the names of their data channels from their Welcomes.
     pub(super) named: Vec<(LinkId, [u8; 1 + DATA_NAME_MAX])>,
-    /// Bytes kept in all reassemblies, without what each may have for itself: see [`shared`].
+    /// Bytes kept in all reassemblies, without each one's own allowance; see [`shared`].
     pub(super) early_bytes: usize,
     pub(super) round: Round<A>,
-    /// The bookkeeping of a packet that was delivered first.
+    /// Bookkeeping of a packet that was delivered first; `None`: none is pending.
     pub(super) deferred: Option<Deferred>,
-    /// The next packet may be delivered first.
+    /// Whether the next packet may be delivered first.
     pub(super) fast: bool,
     pub(super) senders: Senders,
-    /// Largest datagram the service can send.
+    /// Size in bytes of the largest datagram that the service can send.
     datagram_max: usize,
     pub(super) same_host: fn(A, A) -> bool,
-    /// Versions, other than ours, of those that have called or refused us.
+    /// Logged versions, other than ours, of peers that have called or refused us.
     pub(super) other_versions: LogLimit<u8>,
 }
 
-/// Room a peer always has: a few small datagrams. So much of what comes early is kept even when all
-/// that is shared is full: enough to tell the sender that something is lost.
+/// Receive window in bytes that a peer always has: a few small datagrams. Early data up to this size is kept even if
+/// all shared memory is used, enough to tell the sender that something is lost.
 pub(super) const RECEIVE_WINDOW_MIN: usize = 8 << 10;
 
-/// Returns how many of the bytes that are kept for a peer come out of what all share.
+/// Returns how many of the bytes kept for a peer count against the shared memory.
 pub(super) fn shared(kept: usize) -> usize {
     kept.saturating_sub(RECEIVE_WINDOW_MIN)
 }
 
-/// Mean time between two questions to peers that are monitored, of however many there are: 4000 a second
-/// take a few hundredths of a core.
+/// Mean time between two Pings to monitored peers, however many there are: 4000 a second take a few hundredths of a
+/// core.
 const QUESTIONS: Duration = Duration::from_micros(250);
 
-/// The lateness of timers: well below the shortest time-out and the delay of acknowledgements.
+/// Resolution of timers: well below the shortest time-out and the delay of acknowledgements.
 const LATENESS: Duration = Duration::from_micros(50);
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
@@ -168,19 +167,19 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.table.get_mut(id)
     }
 
-    /// A link the layer above may use.
+    /// Returns a link that the layer above may use.
     pub(super) fn attached(&mut self, id: LinkId) -> Option<&mut Link<A>> {
         self.of_mut(id).filter(|link| !link.session.is_closing())
     }
 
-    /// Begins a session with the peer at `address`.
+    /// Begins a session with the peer at `address`. `None`: there is no room.
     pub(super) fn call(&mut self, now: Instant, address: A) -> Option<LinkId> {
         let (ours, first) = (self.cookies.draw(), Seq(self.cookies.draw() as u32));
         self.add(now, address, ours, first, None)
     }
 
-    /// A session; with `caller`, one that they began. Of those the ones that are not bound take no
-    /// place of our own calls.
+    /// Adds a session; `caller`: the peer began it. Sessions that are not accepted yet take no room from our own calls.
+    /// `None`: there is no room.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -216,7 +215,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         Some(id)
     }
 
-    /// There is a place for one more link that is begun from there.
+    /// Returns whether one more link from this source may be added.
     pub(super) fn has_place(&mut self, source: Source) -> bool {
         let may = self.places.may_take(source, 1) && self.trials.may_take(source, 1);
         if !may && self.places.used() < self.config.max_links {
@@ -225,7 +224,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         may
     }
 
-    /// The layer above has met the peer of a link.
     pub(super) fn accept(&mut self, id: LinkId) {
         let source = self.source;
         let Some(link) = self.attached(id) else {
@@ -262,8 +260,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         Some(link)
     }
 
-    /// The peer's data channel is said to be at `address`, and gets no more than `credit` bytes
-    /// before it has proven that.
+    /// Sets the address of the peer's data channel, which gets at most `credit` bytes before it is proven.
     pub(super) fn set_data(&mut self, id: LinkId, address: A, credit: usize) {
         let Some(link) = self.table.get_mut(id) else {
             return;
@@ -273,7 +270,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.data_credit = credit;
     }
 
-    /// Operations wait for the peer of a link, which says at once when it is gone; or no longer.
+    /// Begins or ends monitoring a link, because operations wait for its peer, whose machine reports its end at once;
+    /// or no longer do.
     pub(super) fn monitor(&mut self, now: Instant, id: LinkId, wanted: bool) {
         let pause = wanted.then(|| self.monitored_pause());
         let Some(link) = self.of_mut(id) else { return };
@@ -283,19 +281,19 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.suspend(now, id);
     }
 
-    /// The silence after which a monitored peer is sent a Ping.
+    /// Returns the silence after which a monitored peer is sent a Ping.
     fn monitored_pause(&self) -> Duration {
         let all = u32::try_from(self.monitored).unwrap_or(u32::MAX);
         let pause = self.config.monitored_keepalive;
         pause.max(QUESTIONS.saturating_mul(all))
     }
 
-    /// Bytes a peer may have under way to us.
+    /// Returns the number of bytes that a peer may have in flight to us.
     pub(super) fn window_limit(&self) -> usize {
         self.senders.share().max(RECEIVE_WINDOW_MIN)
     }
 
-    /// Notes that a link may have something to send and that its deadline may have changed.
+    /// Notes that a link may have something to send, and that its deadline may have changed.
     #[inline]
     pub(super) fn touch(&mut self, id: LinkId) {
         if let Some(link) = self.table.get_mut(id)
@@ -305,12 +303,12 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Links that may have something to send.
+    /// Returns the number of links that may have something to send.
     pub(super) fn dirty_len(&self) -> usize {
         self.dirty.len()
     }
 
-    /// The next link that may have something to send.
+    /// Takes the next link that may have something to send.
     pub(super) fn take_dirty(&mut self) -> Option<LinkId> {
         let id = self.dirty.pop_front()?;
         if let Some(link) = self.of_mut(id) {
@@ -319,7 +317,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         Some(id)
     }
 
-    /// Sets a link's timer. One that is set for earlier stays: it looks again when it fires.
+    /// Sets a link's timer. A timer set for earlier stays and checks again when it fires.
     #[inline]
     pub(super) fn plan(&mut self, now: Instant, id: LinkId) {
         let Some(link) = self.table.get_mut(id) else {
@@ -335,13 +333,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.timer = Some((at, self.wheel.set(now, at, id)));
     }
 
-    /// A link's turn is over: if nothing has happened on it for long, it is suspended.
+    /// Suspends a link after its turn, if nothing has happened on it for long.
     #[inline]
     pub(super) fn suspend(&mut self, now: Instant, id: LinkId) {
         self.table.suspend(now, id);
     }
 
-    /// The time at which something is to be done although nothing arrives.
+    /// Returns the time at which work is due although nothing arrives; `None`: no such time.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.has_backlog() || !self.pinged.is_empty() {
             return Some(Instant(0));
@@ -349,7 +347,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.wheel.next()
     }
 
-    /// Packets wait for the next poll.
+    /// Returns whether packets wait for the next poll.
     pub(super) fn has_backlog(&self) -> bool {
         !self.backlog.is_empty() || self.deferred.is_some()
     }
@@ -387,7 +385,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// A session is over; the layer above hears of it if it knew it.
+    /// Ends a session, and reports it to the layer above if that knew it.
     pub(super) fn fail(&mut self, now: Instant, id: LinkId, reason: LinkDown) {
         let Some(link) = self.remove(now, id) else {
             return;
@@ -398,14 +396,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// The links end from whose peers nothing can come any more.
+    /// Ends the links marked as lost.
     pub(super) fn end_lost(&mut self, now: Instant) {
         for id in std::mem::take(&mut self.lost) {
             self.fail(now, id, LinkDown::Reset);
         }
     }
 
-    /// Something changed: perhaps there is room again, perhaps a closing link is done.
+    /// Checks a link after a change: it may have room again, or have finished closing.
     #[inline]
     pub(super) fn look_at(&mut self, now: Instant, id: LinkId) {
         let config = self.config;
@@ -428,7 +426,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// The link's window takes a packet that needs this now; otherwise it waits for that.
+    /// Returns whether the link's window has room for a packet now; otherwise marks the link as blocked.
     #[inline]
     pub(super) fn may_send(&mut self, id: LinkId, need: Need) -> bool {
         let config = self.config;
@@ -448,7 +446,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         false
     }
 
-    /// The send buffer may have room again: those that waited for it may try.
+    /// Lets links that waited for the send buffer try again.
     pub(super) fn feed_starved(&mut self, now: Instant) {
         if self.starved.is_empty() {
             return;
@@ -458,7 +456,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Handles every link whose timer is due.
+    /// Handles every link whose timer is due. Returns whether there was one.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let mut busy = false;
         let pause = self.monitored_pause();

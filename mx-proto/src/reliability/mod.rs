@@ -1,4 +1,4 @@
-//! A reliable, ordered [`crate::port::Port`] made out of datagrams that get lost, doubled, reordered
+//! Reliability: a reliable, ordered [`crate::port::Port`] made out of datagrams that may be lost, duplicated, reordered
 //! and damaged.
 //!
 //! ```text
@@ -24,11 +24,11 @@
 //!   DatagramPort: two channels             UDP, FI_EP_DGRAM, the simulator   service
 //! ```
 //!
-//! A packet of the layer above is a *fragment*; what one datagram carries of it is a *segment*, and
-//! if the fragment has several, a *chunk* of it (the words of the usnic BTL's notes).
+//! A packet of the layer above is a *fragment*. The part of it in one datagram is a *segment*, and if the fragment has
+//! several, a *chunk* of it (the words of the usnic BTL's notes).
 //!
-//! Pure: time comes from the [`DatagramPort`], random numbers from a key. Every field from the wire
-//! is checked against the window or table it refers to; a mismatch is counted and dropped.
+//! Pure: time comes from the [`DatagramPort`], random numbers come from a key. Every field from the wire is checked
+//! against the window or table it refers to; a mismatch is counted and dropped.
 
 mod ack_policy;
 mod answers;

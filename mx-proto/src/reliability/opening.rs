@@ -4,12 +4,12 @@
 //!   Hello ------------> Welcome, and nothing is kept
 //!   OPENING, true ----> a session
 //!   OPENING, cookie not valid (any more) ------------> Reset, OPENING: send Hello again
-//!   of a session that is over, or never was ---------> Reset
+//!   of a session that is over, or never existed -----> Reset
 //!   Hello of another version ------------------------> Reset of ours, which ends the caller's link
 //! ```
 //!
-//! A caller gets a second chance because the other side may have restarted between its Welcome and
-//! the first datagram.
+//! A caller gets a second chance, because the called side may have restarted between its Welcome and the first
+//! datagram.
 
 use super::cookies::Cookies;
 use super::links::{Links, Reply};
@@ -25,11 +25,11 @@ use crate::time::Instant;
 use std::fmt;
 use std::hash::Hash;
 
-/// Answers to strangers in one poll; the others ask again.
+/// Maximum number of answers to strangers in one poll; other strangers ask again.
 const REPLIES_MAX: usize = 1024;
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
-    /// Answers a caller and keeps nothing: what it says next proves that it is where it says.
+    /// Answers a Hello without keeping state: the caller's next datagram proves its address.
     pub(super) fn on_hello(
         &mut self,
         now: Instant,
@@ -57,8 +57,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         });
     }
 
-    /// A datagram without a known session: from a caller that proves its Welcome, from one that a
-    /// former life of ours has welcomed, or of a session that is over.
+    /// Handles a datagram without a known session: of a caller that proves its Welcome, of one that a former life of
+    /// ours has welcomed, or of a session that is over.
     #[cold]
     pub(super) fn on_stranger(
         &mut self,
@@ -66,7 +66,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         (channel, from): (Channel, A),
         header: &Header,
     ) -> Option<LinkId> {
-        // A Data datagram may arrive before the opening of its session, so no Reset.
+        // A datagram on the data channel may arrive before the opening of its session, so no Reset is sent.
         if channel == Channel::Data
             || matches!(header.kind, DatagramKind::Reset | DatagramKind::Welcome)
         {
@@ -106,7 +106,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         None
     }
 
-    /// A datagram of another version has come. Its caller is refused; who has refused a call of ours is given up.
+    /// Handles a datagram of another version: refuses a caller, and ends our call if a called peer refuses it.
     #[cold]
     pub(super) fn on_unsupported_version(
         &mut self,
@@ -184,8 +184,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.touch(id);
     }
 
-    /// The peer does not know the session. If that is because it has restarted since its Welcome, a
-    /// new session is begun.
+    /// Handles a Reset: the peer does not know the session. If it has restarted since its Welcome, a new session is
+    /// begun.
     pub(super) fn on_reset(&mut self, now: Instant, id: LinkId, header: &Header) {
         let config = self.config;
         if let Some(link) = self.of_mut(id)
@@ -193,7 +193,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             && link.session.call_again(now, &config)
         {
             log::debug!("{:?} has restarted: sending Hello again", link.address);
-            // The next Welcome has another name.
+            // The next Welcome may name another data channel.
             link.data = None;
             return self.touch(id);
         }

@@ -1,4 +1,4 @@
-//! Pacing: a token bucket that fills at the rate of the window.
+//! Pacer: a token bucket that fills at the rate of the window.
 //!
 //! ```text
 //!   rate = 1.25 (slow start: 2) * window / round trip
@@ -6,7 +6,7 @@
 //!        v
 //!   +---------+  at most 64 KiB, or 1 ms at that rate
 //!   | credit  |
-//!   +---------+ ---> a GSO batch takes its bytes out
+//!   +---------+ ---> a GSO batch takes its bytes from it
 //! ```
 //!
 //! Owns: the credit.
@@ -16,17 +16,15 @@ use super::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// The bucket of one link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
-    /// Bytes that may go at once. Below 0 after a GSO batch that was larger than the bucket.
+    /// Bytes that may be sent at once. Negative after a GSO batch larger than the bucket.
     credit: i64,
-    /// The time at which it was last filled.
+    /// Time at which the bucket was last filled.
     filled_at: Instant,
 }
 
 impl Pacer {
-    /// A full one.
     pub(super) fn new() -> Self {
         Self {
             credit: QUANTUM,
@@ -34,8 +32,8 @@ impl Pacer {
         }
     }
 
-    /// The time at which `bytes` may be sent; `None`: now. A GSO batch larger than the bucket is
-    /// sent when that is full.
+    /// Returns the time at which `bytes` may be sent; `None`: now. A GSO batch larger than the bucket may be sent when
+    /// the bucket is full.
     pub(super) fn wait_until(
         &mut self,
         now: Instant,
@@ -64,20 +62,19 @@ impl Pacer {
         let missing = wanted.saturating_sub(self.credit) as u128;
         let nanos = (missing * 1_000_000).div_ceil(per_ms as u128);
         let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-        // The remainder below one unit is kept: it has accrued since the last filling.
+        // The remainder below one unit is kept: it has accrued since the bucket was last filled.
         let at = self.filled_at.after(Duration::from_nanos(nanos));
         Some(at.max(Instant(now.0.saturating_add(1))))
     }
 
-    /// Records that bytes have been sent.
     pub(super) fn on_sent(&mut self, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.credit = self.credit.saturating_sub(bytes);
     }
 }
 
-/// Least depth of the bucket: one GSO batch of the largest datagrams. Shorter ones would save the
-/// network nothing, and cost a system call each.
+/// Minimum depth of the bucket in bytes: one GSO batch of the largest datagrams. Shorter ones would save the network
+/// nothing, and cost a system call each.
 const QUANTUM: i64 = 64 << 10;
 
 #[cfg(test)]
@@ -93,8 +90,8 @@ mod tests {
         rtt
     }
 
-    /// Bytes that go in a second in GSO batches of `batch`, when the pacer is asked `late` after each
-    /// time it has named.
+    /// Returns the bytes sent in a second in GSO batches of `batch`, if the pacer is asked `late` after each time it
+    /// has named.
     fn in_a_second(batch: u64, window: u64, slow: bool, round: Duration, late: Duration) -> u64 {
         let (mut pacer, rtt) = (Pacer::new(), rtt(round));
         let (mut now, mut sent) = (Instant(5_000_000_000), 0);

@@ -9,9 +9,9 @@
 //!  +-------------------------------------------------------+
 //!  | from: the sender's session cookie                     |
 //!  +---------------------------+---------------------------+
-//!  | seq: of this segment      | ack: next one wanted      |
+//!  | seq: of this segment      | ack: next one expected    |
 //!  +---------------------------+---------------------------+
-//!  | sack: bit i: ack + 1 + i is here                      |
+//!  | sack: bit i: ack + 1 + i has arrived                  |
 //!  +---------------------------+-------------+-------------+
 //!  | window: bytes beyond ack  | flags       | payload len |
 //!  +---------------------------+-------------+-------------+
@@ -24,51 +24,49 @@
 //!
 //! | kind    | seq                        | payload                                      |
 //! |---------|----------------------------|----------------------------------------------|
-//! | Hello   | first number of the caller | 65 bytes: nothing, to be as long as Welcome   |
+//! | Hello   | first number of the caller | 65 bytes of padding, to be as long as a Welcome |
 //! | Welcome | first number of the called | 65 bytes: length and name of the data channel |
 //! | Data    | this segment               | `offset..` of packet header and body          |
 //! | Ack     | number of the last Ping    | more words of `sack`, at most 16              |
 //! | Ping    | its number                 | - ; asks for an Ack                           |
-//! | Reset   | -                          | - ; there is no such session (any more)       |
+//! | Reset   | -                          | - ; no such session exists (any more)        |
 //! | Probe   | -                          | zeros: does a datagram of this size pass?     |
 //! | Probed  | size of the Probe          | -                                             |
 //!
-//! `fragment` and `offset` of a Probe are 64 bits that Probed repeats, which proves that the Probe
-//! has arrived at its sender's address.
+//! A Probe has a 64-bit value in `fragment` and `offset`. Probed repeats it, which proves that the Probe arrived at the
+//! address to which it was sent.
 //!
-//! A session is identified by two random cookies, one drawn by each side. Everything but a Hello
-//! must carry both, so that datagrams of an earlier life or of a stranger are not accepted.
+//! A session is identified by two random cookies, one drawn by each side. Every datagram except a Hello must carry
+//! both, so datagrams of an earlier life or of a stranger are not accepted.
 //!
-//! The payload has a checksum of its own because it is computed once, while the header is made anew
-//! for every transmission. It is left out where nothing can damage the payload
-//! ([`super::DatagramPort::is_safe`]).
+//! The payload has its own checksum because that is computed once, while the header is written again for every
+//! transmission. The checksum is left out where nothing can damage the payload ([`super::DatagramPort::is_safe`]).
 
 use super::checksum::crc32c;
 use super::seq::Seq;
 use super::service::DATA_NAME_MAX;
 
-/// Bytes in front of the payload.
+/// Length in bytes of the header before the payload.
 pub(super) const DATAGRAM_HEADER: usize = 64;
 
-/// Bytes of payload in Hello and Welcome.
+/// Length in bytes of the payload in Hello and Welcome.
 pub(super) const GREETING: usize = 1 + DATA_NAME_MAX;
 
-/// Words of `sack` in an acknowledgement: the one of the header, and those of its payload.
+/// Number of words of `sack` in an acknowledgement: one in the header, the others in the payload.
 pub(super) const SACK_WORDS: usize = 17;
 
-/// Version of everything in this file.
 pub(super) const VERSION: u8 = 3;
 const MAGIC: [u8; 2] = *b"mR";
 const CHECKSUM_AT: usize = 4;
 
-/// Nothing follows this segment, a fragment of its own without a byte.
+/// Marks the last segment: a fragment of its own without a byte.
 pub(super) const FIN: u16 = 1;
-/// The sender wants an acknowledgement at once.
+/// Requests an acknowledgement at once.
 pub(super) const ASK: u16 = 2;
-/// The payload's checksum is there.
+/// Says that the payload's checksum is present.
 pub(super) const SUMMED: u16 = 4;
-/// The caller has not been acknowledged yet: `sack` is its first number. In a Reset: to such a
-/// caller, the session was never known here; it may send Hello again.
+/// The caller has not been acknowledged yet: `sack` is its first number. In a Reset to such a caller: the session was
+/// never known here, and the caller may send Hello again.
 pub(super) const OPENING: u16 = 8;
 const FLAGS: [(u16, &str); 4] = [
     (FIN, " fin"),
@@ -78,7 +76,6 @@ const FLAGS: [(u16, &str); 4] = [
 ];
 const ALL_FLAGS: u16 = FIN | ASK | SUMMED | OPENING;
 
-/// The kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum DatagramKind {
@@ -92,8 +89,8 @@ pub(super) enum DatagramKind {
     Probed = 8,
 }
 
-/// A datagram of another version. A Hello, and the Reset that refuses it, have these fields in every version, and a
-/// header of 64 bytes with its sum.
+/// Datagram of another version. A Hello, and the Reset that refuses it, have these fields in every version, and a
+/// header of 64 bytes with its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnsupportedVersion {
     pub(super) version: u8,
@@ -104,7 +101,7 @@ pub(super) struct UnsupportedVersion {
 }
 
 impl UnsupportedVersion {
-    /// `None`: it is none.
+    /// Parses a datagram. `None`: it is not one of another version.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.first_chunk::<DATAGRAM_HEADER>()?;
         let is_foreign = head[..2] == MAGIC && head[2] != VERSION && is_summed(head);
@@ -118,7 +115,7 @@ impl UnsupportedVersion {
     }
 }
 
-/// The header's checksum is right.
+/// Returns whether the header's checksum is right.
 #[inline]
 fn is_summed(head: &[u8; DATAGRAM_HEADER]) -> bool {
     let mut unsummed = *head;
@@ -126,7 +123,6 @@ fn is_summed(head: &[u8; DATAGRAM_HEADER]) -> bool {
     crc32c(&unsummed) == u32_at(head, CHECKSUM_AT)
 }
 
-/// A header, parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     pub(super) kind: DatagramKind,
@@ -144,17 +140,16 @@ pub(super) struct Header {
     pub(super) sum: u32,
 }
 
-/// Reasons why a datagram is invalid.
+/// Reason why a datagram is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BadDatagram {
-    /// The bytes never were a datagram of ours.
+    /// The bytes are no datagram of this protocol version.
     Malformed,
-    /// The bytes may have been a datagram of ours once.
+    /// The bytes may have been a valid datagram once.
     Damaged,
 }
 
 impl Header {
-    /// A header without numbers.
     pub(super) fn new(kind: DatagramKind, to: u64, from: u64) -> Self {
         Self {
             kind,
@@ -198,7 +193,7 @@ impl Header {
         head[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Writes the whole datagram into `into`, which is emptied before. A payload is summed.
+    /// Replaces the contents of `into` with the whole datagram. Adds the checksum of a payload.
     pub(super) fn emit(mut self, payload: &[u8], into: &mut Vec<u8>) {
         self.payload = payload.len() as u16;
         if !payload.is_empty() {
@@ -211,7 +206,7 @@ impl Header {
         into.extend_from_slice(payload);
     }
 
-    /// Takes a datagram apart.
+    /// Parses and checks a datagram. Returns its header and payload.
     #[inline]
     pub(super) fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), BadDatagram> {
         let Some((head, payload)) = bytes.split_first_chunk::<DATAGRAM_HEADER>() else {
@@ -270,7 +265,7 @@ impl Header {
             whole: u32_at(head, 56),
             sum: u32_at(head, 60),
         };
-        // 0 means "not known", which only a Hello may say, and only of the receiver.
+        // 0 means "not known"; only a Hello may use it, and only for the receiver.
         let named = header.from != 0 && (header.to != 0) == (kind != DatagramKind::Hello);
         let flags = match kind {
             DatagramKind::Data => ALL_FLAGS,
@@ -283,7 +278,7 @@ impl Header {
         (named && header.flags & !flags == 0).then_some(header)
     }
 
-    /// The value of a Probe that its Probed repeats.
+    /// Returns the value of a Probe that its Probed repeats.
     pub(super) fn proof(&self) -> u64 {
         u64::from(self.fragment) | u64::from(self.offset) << 32
     }
@@ -293,7 +288,7 @@ impl Header {
         self.offset = (proof >> 32) as u32;
     }
 
-    /// The further words of `sack` in an acknowledgement's payload, behind the header's own.
+    /// Returns the words of `sack`: the header's own and those in an acknowledgement's payload, and their number.
     pub(super) fn sack_words(&self, payload: &[u8]) -> ([u64; SACK_WORDS], usize) {
         let mut words = [0; SACK_WORDS];
         if self.flags & OPENING != 0 {
@@ -311,7 +306,7 @@ impl Header {
     }
 }
 
-/// The payload of a Welcome that says where the data channel is, and of a Hello that says nothing.
+/// Returns the payload of a Welcome, with the name of the data channel, or of a Hello, with an empty name.
 pub(super) fn greeting(name: &[u8]) -> [u8; GREETING] {
     let mut bytes = [0; GREETING];
     let len = name.len().min(DATA_NAME_MAX);
@@ -320,20 +315,20 @@ pub(super) fn greeting(name: &[u8]) -> [u8; GREETING] {
     bytes
 }
 
-/// The name in a greeting.
+/// Returns the name in a greeting.
 pub(super) fn name_of(greeting: &[u8]) -> Option<&[u8]> {
     let (len, rest) = greeting.split_first()?;
     rest.get(..usize::from(*len))
 }
 
-/// The sender's cookie in the beginning of a datagram, if that is what it is.
+/// Returns the sender's cookie from the beginning of a datagram; `None` if the bytes are no datagram of ours.
 pub(super) fn sender_of(beginning: &[u8; 24]) -> Option<u64> {
     let is_ours = beginning[..2] == MAGIC && beginning[2] == VERSION;
     let from = beginning.last_chunk().map(|from| u64::from_le_bytes(*from));
     from.filter(|_| is_ours)
 }
 
-/// A datagram in words, for logs. Wants only its first bytes and does not check the checksums.
+/// Describes a datagram for logs. Needs only its header and does not check the checksums.
 pub fn describe(bytes: &[u8]) -> String {
     let head = bytes
         .first_chunk::<DATAGRAM_HEADER>()
@@ -360,7 +355,7 @@ pub fn describe(bytes: &[u8]) -> String {
     )
 }
 
-/// Callers pass an `at` that lies within the header.
+/// Reads a number. Callers pass an `at` that lies within the header.
 #[inline]
 fn u16_at(bytes: &[u8; DATAGRAM_HEADER], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])

@@ -1,4 +1,4 @@
-//! A fragment that arrives in parts.
+//! Partial: a fragment that arrives in parts.
 //!
 //! ```text
 //!   0      32         contiguous                                            len
@@ -6,12 +6,13 @@
 //!              placed, dropped        with bytes of its own, or already
 //!              or in `bytes`          placed or dropped
 //!
-//!   Unknown --- front, and it has no destination: small -> Kept     large -> Dropped
-//!      `------- asked, the front also whether it begins: read -> Placed -- skipped ---^
+//!   Unknown --- front, without a destination: small -> Kept        large -> Dropped
+//!      `------- asked, at the front also to begin: read -> Placed -- skipped ---^
 //! ```
 //!
-//! A message that comes with its data is begun when it is the front, so that matching keeps the order. Until
-//! its end nothing behind it asks for a place: the question is taken for one about that message.
+//! A message that carries its data is begun only when it is the front fragment, so that matching keeps the order. Until
+//! it is complete, no later fragment asks for a destination, because the question would be taken for one about that
+//! message.
 //!
 //! Owns: the bytes of the fragment that have no destination yet.
 //! Out of scope: other fragments.
@@ -21,36 +22,34 @@ use crate::memory::Memory;
 use crate::port::{HEADER_LEN, HeaderBytes, Place};
 use std::ops::Range;
 
-/// A packet of which not everything is here.
+/// Fragment of which some bytes have not arrived.
 #[derive(Debug, Default)]
 pub(super) struct Partial {
-    /// Once `contiguous` is not 0.
+    /// Header of the packet, valid once `contiguous` is not 0.
     header: HeaderBytes,
     len: u32,
-    /// Bytes that are here.
     got: u32,
-    /// Everything before this is here, and where it belongs.
+    /// Offset up to which everything has arrived and been placed.
     contiguous: u32,
     way: Placement,
-    /// The fragment is a message that has been begun.
+    /// Whether the fragment is a message that has been begun.
     begun: bool,
-    /// Bytes in `pieces`.
+    /// Number of bytes in `pieces`.
     kept: u32,
-    /// The body up to `contiguous`, if it is kept. Grows only in the front fragment.
+    /// Body up to `contiguous`, if it is kept. Grows only in the front fragment.
     bytes: Vec<u8>,
-    /// The pieces beyond `contiguous`, in order.
+    /// Pieces beyond `contiguous`, in order.
     pieces: Vec<Piece>,
 }
 
-/// The destination of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Placement {
     /// The destination will be known when everything before the fragment has been delivered.
     #[default]
     Unknown,
-    /// The layer above has a place for it, as long as it reads.
+    /// The layer above has a destination for the body, as long as it reads.
     Placed,
-    /// Given out whole.
+    /// The body is delivered whole.
     Kept,
     Dropped,
 }
@@ -59,32 +58,32 @@ enum Placement {
 struct Piece {
     at: u32,
     end: u32,
-    /// Empty if they are where they belong.
+    /// Bytes of the piece; empty if they have been placed or dropped.
     bytes: Box<[u8]>,
 }
 
-/// The place of a fragment in the order of the link.
+/// Position of a fragment in the order of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     /// Everything before this fragment has been delivered.
     Front,
-    /// Chunks before the fragment are missing.
+    /// Chunks before this fragment are missing.
     Early,
-    /// Nor is the message finished that has been begun.
+    /// Chunks before this fragment are missing, and so is part of a message that has been begun.
     Behind,
 }
 
-/// Messages up to this size are delivered whole: a place for less is not worth asking for.
+/// Size in bytes up to which messages are always delivered whole: asking for a destination does not pay for less.
 const BEGUN_MIN: usize = 16 << 10;
 
-/// The cost of a piece, without its bytes.
+/// Memory cost of a piece in bytes, without its contents.
 pub(super) const PIECE_COST: usize = SLOT_COST * size_of::<Piece>();
 
 impl Partial {
-    /// The cost of an empty fragment: there is space for one piece more than there are.
+    /// Memory cost of an empty fragment in bytes; there is space for one piece more than there are.
     pub(super) const COST: usize = size_of::<Self>() + ALLOC_COST + PIECE_COST;
 
-    /// Starts anew, with a fragment of `len` bytes; the memory is used again.
+    /// Begins a new fragment of `len` bytes, reusing the memory.
     pub(super) fn begin(&mut self, len: u32) {
         let (mut bytes, mut pieces) = (
             std::mem::take(&mut self.bytes),
@@ -100,27 +99,26 @@ impl Partial {
         };
     }
 
-    /// Everything is here.
     pub(super) fn is_complete(&self) -> bool {
         self.got == self.len
     }
 
-    /// The fragment is a message that has been begun.
+    /// Returns whether the fragment is a message that has been begun.
     pub(super) fn is_begun(&self) -> bool {
         self.begun
     }
 
-    /// Everything before this is here, and in the front fragment nothing at it.
+    /// Returns the offset up to which everything has arrived; in the front fragment the byte at it is missing.
     pub(super) fn contiguous(&self) -> u32 {
         self.contiguous
     }
 
-    /// The cost of the pieces beyond `contiguous`, beside [`Self::COST`].
+    /// Returns the memory cost of the pieces beyond `contiguous`, beside [`Self::COST`].
     pub(super) fn charge(&self) -> usize {
         self.kept as usize + self.pieces.len() * self.piece_cost()
     }
 
-    /// The maximum cost of another chunk.
+    /// Returns the maximum memory cost of another chunk.
     pub(super) fn cost_of(&self, chunk: &Chunk<'_>) -> usize {
         if self.keeps() {
             return self.piece_cost() + chunk.payload.len();
@@ -132,12 +130,12 @@ impl Partial {
         if grows { 0 } else { self.piece_cost() }
     }
 
-    /// The maximum cost of the first chunk of a fragment.
+    /// Returns the maximum memory cost of the first chunk of a fragment.
     pub(super) fn cost_of_first(chunk: &Chunk<'_>) -> usize {
         Self::COST + PIECE_COST + ALLOC_COST + chunk.payload.len()
     }
 
-    /// Bytes of it that have no place yet are kept here.
+    /// Returns whether bytes of the body are kept here, because they have no destination yet.
     fn keeps(&self) -> bool {
         matches!(self.way, Placement::Unknown | Placement::Kept)
     }
@@ -148,13 +146,11 @@ impl Partial {
 }
 
 impl Partial {
-    /// The packet's header, once it is here.
     pub(super) fn header(&self) -> HeaderBytes {
         self.header
     }
 
-    /// Adds a part that is sound by itself, but for the bytes of its body. Returns their range in the fragment,
-    /// for [`Self::record`].
+    /// Adds a valid chunk, except for the bytes of its body. Returns their range in the fragment, for [`Self::record`].
     pub(super) fn add(&mut self, chunk: &Chunk<'_>) -> Result<Range<u32>, BadFragment> {
         let end = chunk.offset + chunk.payload.len() as u32;
         if chunk.len != self.len {
@@ -171,28 +167,28 @@ impl Partial {
         Ok(chunk.offset.max(HEADER_LEN as u32)..end)
     }
 
-    /// The destination of the body is not known and can be asked for.
+    /// Returns whether the destination of the body is unknown and can be asked for.
     pub(super) fn is_undecided(&self, turn: Order) -> bool {
         self.way == Placement::Unknown && self.contiguous != 0 && turn != Order::Behind
     }
 
-    /// The body has a place, which is asked for with every part.
+    /// Returns whether the body has a destination, which is asked for with every chunk.
     pub(super) fn is_placed(&self) -> bool {
         self.way == Placement::Placed
     }
 
-    /// The body may be that of a message to be begun, and is asked for again as such.
+    /// Returns whether the body may be that of a message to be begun, for which the layer above is asked again.
     pub(super) fn may_begin(&self, turn: Order) -> bool {
         self.way == Placement::Unknown && turn == Order::Front && self.body_len() > BEGUN_MIN
     }
 
-    /// All of the body fits there.
+    /// Returns whether the whole body fits at its destination.
     pub(super) fn fits<M: Memory>(&self, place: &Place<'_, M>) -> bool {
         let room = place.memory.len().checked_sub(place.offset);
         room.is_some_and(|room| self.body_len() <= room)
     }
 
-    /// Copies what is kept of the body to its place, and what lies at `range` of the fragment.
+    /// Copies the kept bytes of the body to its destination, and the `body` bytes at `range` of the fragment.
     pub(super) fn place<M: Memory>(
         &mut self,
         mut place: Place<'_, M>,
@@ -211,8 +207,9 @@ impl Partial {
         self.record(range, body);
     }
 
-    /// The body has no place. For the front fragment, and for one that had a place, that is final: once a
-    /// part of a body went to one destination, the rest cannot go to another.
+    /// Notes that the layer above has no destination for the body. For the front fragment, and for one that had a
+    /// destination, the decision is final: once a part of a body went to one destination, the rest cannot go to
+    /// another.
     pub(super) fn refuse(&mut self, turn: Order, limits: BodyLimits) {
         match self.way {
             Placement::Placed => self.way = Placement::Dropped,
@@ -229,7 +226,7 @@ impl Partial {
         }
     }
 
-    /// All is here, and it is this fragment's turn. `None`: the body has been dropped.
+    /// Delivers a complete fragment in its turn. `None`: its body has been dropped.
     pub(super) fn deliver(&mut self) -> Option<Step> {
         debug_assert!(self.way != Placement::Unknown, "delivered before its turn");
         match self.way {
@@ -243,12 +240,12 @@ impl Partial {
         }
     }
 
-    /// The memory of a delivered body, for the next fragment.
+    /// Takes back the memory of a delivered body, for the next fragment.
     pub(super) fn reuse(&mut self, bytes: Vec<u8>) {
         self.bytes = bytes;
     }
 
-    /// The pieces have no bytes of their own any more.
+    /// Frees the bytes of the pieces, which have been placed or dropped.
     fn release_bytes(&mut self) {
         self.kept = 0;
         for piece in &mut self.pieces {
@@ -260,7 +257,8 @@ impl Partial {
         (self.len as usize).saturating_sub(HEADER_LEN)
     }
 
-    /// Before which piece the bytes from `at` to `end` belong. `None`: some of them are here.
+    /// Returns the index of the piece before which the bytes from `at` to `end` belong. `None`: some of them have
+    /// arrived already.
     fn gap_for(&self, at: u32, end: u32) -> Option<usize> {
         if at < self.contiguous {
             return None;
@@ -277,7 +275,8 @@ impl Partial {
         fits.then_some(index)
     }
 
-    /// The bytes in this range of the fragment have come; they are kept unless they are where they belong.
+    /// Records that the bytes in this range of the fragment have arrived, and keeps them unless they have been placed
+    /// or dropped.
     pub(super) fn record(&mut self, range: Range<u32>, body: &[u8]) {
         if body.is_empty() {
             return;
@@ -317,7 +316,7 @@ impl Partial {
         }
     }
 
-    /// Takes in the pieces that have no hole before them any more.
+    /// Joins the pieces that have no hole before them any more.
     fn append_contiguous(&mut self) {
         let mut count = 0;
         while let Some(piece) = self.pieces.get_mut(count)
@@ -341,7 +340,7 @@ impl Partial {
     fn append(&mut self, more: &[u8]) {
         let need = self.bytes.len() + more.len();
         if need > self.bytes.capacity() {
-            // Doubles, but not beyond the body's final length.
+            // Double the capacity, but not beyond the body's final length.
             let want = (2 * need).min(self.body_len()).max(need);
             self.bytes.reserve_exact(want - self.bytes.len());
         }
@@ -349,7 +348,7 @@ impl Partial {
     }
 }
 
-/// Copies bytes that lie at offset `at` of a fragment to the place of its body.
+/// Copies bytes at offset `at` of a fragment to the destination of its body.
 fn fill<M: Memory>(place: &mut Place<'_, M>, at: u32, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
@@ -363,7 +362,7 @@ mod tests {
     use super::super::reassembly::tests::{Above, LIMITS, body, chunks, packet};
     use super::*;
 
-    /// Adds these chunks of a front fragment that is cut into chunks of 100 bytes.
+    /// Adds these chunks of a front fragment, cut into chunks of 100 bytes.
     fn add(partial: &mut Partial, packet: &[u8], order: &[usize], above: &mut Above) {
         let all = chunks(0, packet, 100);
         for &at in order {
@@ -387,7 +386,7 @@ mod tests {
         let (mut partial, mut above) = (Partial::default(), Above::default());
         partial.begin(packet.len() as u32);
         assert_eq!(partial.bytes.capacity(), 0);
-        // A piece far behind costs only itself.
+        // A piece far beyond the front costs only itself.
         add(&mut partial, &packet, &[9, 0], &mut above);
         assert!(
             partial.bytes.capacity() <= 2 * 100,
@@ -411,7 +410,7 @@ mod tests {
             at: 0,
         };
         assert_eq!(partial.deliver(), Some(delivered));
-        // Asked once: the answer is final.
+        // The layer above was asked once, because the answer is final.
         assert_eq!(above.asked, 1);
     }
 

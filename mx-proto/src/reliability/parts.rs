@@ -1,13 +1,13 @@
-//! Packets into the send window, which takes a large one in parts.
+//! Parts: puts packets into the send window, a large one in several parts.
 //!
 //! ```text
 //!   send   --no room for all--> midway --resume, when there is room--> whole
-//!                                 `----detach: the rest is copied, and follows when there is room
+//!                                 `----detach: the rest is copied and sent when there is room
 //! ```
 //!
-//! All parts are of one fragment. While a link is midway it takes no other packet.
+//! All parts belong to one fragment. A link that is midway through a packet accepts no other.
 //!
-//! Owns: the rest of a packet whose memory has gone.
+//! Owns: the rest of a packet whose memory has been released.
 //! Out of scope: the segments that have been cut.
 
 use super::checksum::crc32c;
@@ -26,10 +26,10 @@ use std::hash::Hash;
 #[derive(Debug)]
 pub(super) struct PartialSend {
     fragment: u32,
-    /// Bytes of it, and those that have been taken.
+    /// Length of the packet in bytes, its header included; `taken`: bytes already taken.
     len: u32,
     taken: u32,
-    /// Its last bytes, if their memory has gone.
+    /// Last bytes of the packet, if their memory has been released; `None`: the sender still has them.
     rest: Option<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ impl PartialSend {
     }
 }
 
-/// The part of a packet that is taken now.
+/// Part of a packet that is taken now.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     bytes: usize,
@@ -47,7 +47,7 @@ struct Part {
 }
 
 impl Part {
-    /// So many segments of a packet of which `left` bytes are left.
+    /// Returns the part of `segments` segments, of a packet of which `left` bytes are left.
     fn of(segments: usize, payload: usize, left: usize) -> Self {
         let bytes = left.min(segments * payload);
         let need = Need {
@@ -59,7 +59,7 @@ impl Part {
 }
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
-    /// Queues a packet, or a part of one that is longer than [`Self::part_max`].
+    /// Queues a packet, or a part of one longer than [`Self::part_max`].
     #[inline]
     pub(super) fn push<M: Memory>(
         &mut self,
@@ -88,7 +88,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         sent
     }
 
-    /// Copies the rest of a packet, whose memory is about to go.
+    /// Copies the rest of a packet whose memory is about to be released.
     pub(super) fn keep_rest<M: Memory>(&mut self, id: LinkId, memory: &M, at: usize, len: usize) {
         let Some(midway) = self.of_mut(id).and_then(|link| link.midway.as_mut()) else {
             return;
@@ -96,14 +96,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         debug_assert_eq!(len, midway.left(), "the rest is the rest");
         let mut rest = Vec::with_capacity(midway.left());
         memory.visit(at, len, |piece| rest.extend_from_slice(piece));
-        // If the memory was shorter than promised, the packet ends all the same.
+        // If the memory was shorter than promised, the packet still ends.
         rest.resize(midway.left(), 0);
         midway.rest = Some(rest);
         self.push_rest(id);
     }
 
-    /// Queues what there is room for of a packet whose memory has gone. True: the link is midway no more, or its
-    /// owner has the rest.
+    /// Queues as much as possible of a packet whose memory has been released. Returns true if no such packet is left.
     pub(super) fn push_rest(&mut self, id: LinkId) -> bool {
         let (config, most) = (self.config, self.part_max);
         let Some(link) = self.of_mut(id) else {
@@ -136,7 +135,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         false
     }
 
-    /// The link waits for room in the send buffer.
+    /// Lists a link as waiting for room in the send buffer.
     #[cold]
     fn starve(&mut self, id: LinkId) {
         if !self.starved.contains(&id) {
@@ -144,7 +143,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Cuts into segments what there is room for, at least this part.
+    /// Cuts as much as there is room for into segments, at least this part.
     #[inline]
     fn cut<M: Memory>(
         &mut self,
@@ -218,7 +217,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 writer.push(send_buffer, piece, &mut done);
             }),
         }
-        // If the memory was shorter than promised, the packet is padded so that it ends.
+        // If the memory was shorter than promised, the packet is padded to its length.
         writer.fill_up(send_buffer, &mut done);
         if part.bytes == left {
             return Ok(Sent::Whole);
@@ -234,13 +233,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 }
 
 impl<A: Copy + Eq> Link<A> {
-    /// Bytes of a packet in a segment.
+    /// Returns the number of packet bytes in a segment.
     #[inline]
     fn payload(&self) -> usize {
         self.session.pmtu.size() - DATAGRAM_HEADER
     }
 
-    /// The owner of the packet that it is midway of has the rest.
+    /// Returns whether the link is midway through a packet whose rest the sender still has.
     pub(super) fn is_torn(&self) -> bool {
         let midway = self.midway.as_ref();
         midway.is_some_and(|midway| midway.rest.is_none())

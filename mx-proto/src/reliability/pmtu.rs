@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   548   1200   1472   4052   8972   16 Ki   32 Ki   65 507     bytes of UDP payload
-//!    |      |      `------ ladder, cut to what the service takes --'
-//!    |    base     then three steps by halves between the last that passed and the first that
-//!  used until      did not, and that one once more
+//!    |      |      `---- ladder, limited to what the service takes -'
+//!    |    base     then three bisections between the largest that passed and the smallest that
+//!  used until      did not, and the latter once more
 //!  more is proven
 //!
 //!   unproven --1200 or 548 answered--> searching --nothing more to try--> complete
@@ -13,12 +13,12 @@
 //!   nothing passes                    black hole: back to the base
 //! ```
 //!
-//! A size fails after several lost probes. A lost probe, or a time-out, counts only if a datagram
-//! came from the peer meanwhile: a peer that does not run for a moment must not look like a narrow
-//! path. After three probes without a datagram from it the search stops until one comes.
+//! A size fails after several lost probes. A lost probe or a time-out counts only if a datagram came from the peer
+//! meanwhile, because a peer that does not run for a moment must not look like a narrow path. After three probes
+//! without a datagram from the peer the search stops until one comes.
 //!
-//! A size that the service reports as too large is accepted as the path's limit. If probes just
-//! vanish, the path is narrower than it says: a PMTU black hole (RFC 4821, 8899).
+//! A size that the service reports as too large is accepted as the path's limit. If probes just vanish, the path is
+//! narrower than it claims: a PMTU black hole (RFC 4821, 8899).
 //!
 //! Owns: the sizes, the tries.
 //! Out of scope: addresses.
@@ -29,84 +29,80 @@ use crate::time::Instant;
 pub(super) use black_hole::BlackHole;
 use std::time::Duration;
 
-/// The search of one link.
+/// Search of one link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pmtu {
-    /// The service's limit.
     max: u32,
-    /// The size of segments: one that passes on the data channel, or the minimum. Never larger, as
-    /// segments are cut only once.
+    /// Size of datagrams: one that passes on the data channel, or the minimum. Never larger, because segments are cut
+    /// only once.
     good: u32,
-    /// The least that is known not to pass; more than `max`: none.
+    /// Smallest size known not to pass; more than `max`: none is known.
     bad: u32,
-    /// The reason for that.
+    /// Reason why `bad` counts as too large.
     why: Why,
-    /// The largest size that passes unfragmented, if the service says that not even the minimum
-    /// does; else `u32::MAX`.
+    /// Largest size that passes unfragmented, if the service reports that not even the minimum does; otherwise
+    /// `u32::MAX`.
     whole: u32,
-    /// Something has been answered on the data channel.
+    /// Whether a probe has been answered on the data channel.
     proven: bool,
     probe: Probe,
-    /// Steps by halves that are left.
     halves: u8,
-    /// Time-outs, with the peer heard before each, since its cumulative acknowledgement last moved.
+    /// Time-outs, each with the peer heard before it, since its cumulative acknowledgement last moved.
     timeouts: u8,
-    /// The peer has been heard since the last time-out.
+    /// Whether the peer has been heard since the last time-out.
     heard: bool,
-    /// A black hole to be logged, and whether one has been found: only the first is logged.
+    /// Black hole to be logged; `reported`: whether one has been found, because only the first is logged.
     black_hole: Option<BlackHole>,
     reported: bool,
 }
 
-/// The result of a search, kept by a suspended link.
+/// Result of a search, kept by a suspended link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     good: u32,
-    /// The time of the next search.
+    /// Time of the next search; `None`: never.
     until: Option<Instant>,
     reported: bool,
 }
 
-/// The reason why a size counts as too large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
-    /// The service said so.
+    /// The service reported it.
     Told,
-    /// Three probes were lost. That may have been chance.
+    /// [`TRIES`] probes were lost, perhaps at random.
     Lost,
-    /// As before, and it is being tried once more, or has been.
+    /// Probes were lost; the size is being tried once more, or has been.
     LostAgain,
 }
 
-/// The state of the search.
 #[derive(Clone, Copy, Debug)]
 enum Probe {
-    /// A probe of this size is to go out.
+    /// A probe of this size is to be sent.
     Wanted { size: u32, tries: Tries },
-    /// A probe is out; it is lost at `lost_at`.
+    /// A probe has been sent; it is lost at `lost_at`.
     Out {
         size: u32,
         tries: Tries,
         lost_at: Instant,
-        /// The peer has been heard since.
+        /// Whether the peer has been heard since.
         heard: bool,
     },
-    /// The peer says nothing at all. When it does, this size is tried again.
+    /// The peer is silent. This size is tried again when it is heard.
     Waiting { size: u32 },
-    /// Until then nothing is tried. `None`: ever.
+    /// The search is over until this time; `None`: for good.
     Complete { until: Option<Instant> },
 }
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Tries {
-    /// Lost although the peer was heard.
+    /// Number of probes lost although the peer was heard.
     lost: u8,
-    /// Number of probes that a peer has not answered which said nothing else either.
+    /// Number of probes lost while the peer was silent.
     silent: u8,
 }
 
 impl Pmtu {
-    /// Nothing is proven; datagrams never exceed `max`, which is at least 548.
+    /// Begins a search with nothing proven. Datagrams never exceed `max`, which is at least 548.
     pub(super) fn new(max: usize) -> Self {
         let max = u32::try_from(max).unwrap_or(u32::MAX).max(RESORT);
         let base = BASE.min(max);
@@ -126,7 +122,7 @@ impl Pmtu {
         }
     }
 
-    /// The result of the search. `None`: it is not over, or has a report to make.
+    /// Returns the result of the search. `None`: it is not over, or a black hole has not been logged yet.
     pub(super) fn found(&self) -> Option<Found> {
         let Probe::Complete { until } = self.probe else {
             return None;
@@ -138,7 +134,7 @@ impl Pmtu {
         })
     }
 
-    /// A search that begins with the size that a suspended link had found.
+    /// Begins with the result of a suspended link's search.
     pub(super) fn recalled(max: usize, found: Found) -> Self {
         Self {
             good: found.good,
@@ -150,17 +146,16 @@ impl Pmtu {
         }
     }
 
-    /// The largest datagram to be sent.
     pub(super) fn size(&self) -> usize {
         self.good as usize
     }
 
-    /// A datagram of this size passes only if the network layer cuts it.
+    /// Returns whether a datagram of this size passes only if the network layer fragments it.
     pub(super) fn is_to_be_cut(&self, size: usize) -> bool {
         size > self.good.min(self.whole) as usize
     }
 
-    /// The size of the probe to send on the data channel now.
+    /// Returns the size of the probe to send on the data channel now, if one is due.
     pub(super) fn next_probe(&mut self, now: Instant) -> Option<usize> {
         self.on_timer(now);
         match self.probe {
@@ -169,7 +164,7 @@ impl Pmtu {
         }
     }
 
-    /// Records that a probe went out. Without an answer for `timeout` it is lost.
+    /// Records that a probe was sent. Without an answer for `timeout` it is lost.
     pub(super) fn on_probe_sent(&mut self, now: Instant, size: usize, timeout: Duration) {
         if let Probe::Wanted {
             size: wanted,
@@ -187,8 +182,7 @@ impl Pmtu {
         }
     }
 
-    /// Handles the answer to a probe. A forged answer gains nothing: only the size being tried
-    /// counts.
+    /// Handles the answer to a probe. A forged answer gains nothing, because only the size being tried counts.
     pub(super) fn on_probed(&mut self, now: Instant, size: usize) {
         let tried = match self.probe {
             Probe::Out { size, .. } | Probe::Wanted { size, .. } | Probe::Waiting { size } => size,
@@ -207,8 +201,8 @@ impl Pmtu {
         self.search(now);
     }
 
-    /// Handles a report that nothing larger than `most` passes. If an attacker on the path forged
-    /// it, the size falls back to the base at worst, and this very size is tried.
+    /// Handles a report that nothing larger than `most` passes. If an attacker on the path forged it, the size falls
+    /// back to the base at worst, and this very size is tried.
     pub(super) fn on_too_large(&mut self, now: Instant, most: usize) {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         self.whole = if most < RESORT { most } else { u32::MAX };
@@ -236,9 +230,8 @@ impl Pmtu {
         };
     }
 
-    /// The retransmission timer fired. True: that was once too often without progress although the
-    /// peer is there, and the size has fallen to the base. Segments that are larger can only pass if
-    /// the network layer cuts them.
+    /// Handles a retransmission time-out. Returns true if there were too many without progress although the peer is
+    /// alive: the size has fallen to the base. Larger segments can then pass only if the network layer fragments them.
     pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
         let base = BASE.min(self.max);
         let heard = std::mem::take(&mut self.heard);
@@ -266,7 +259,7 @@ impl Pmtu {
         true
     }
 
-    /// Anything valid came from the peer.
+    /// Records that a valid datagram came from the peer.
     pub(super) fn on_heard(&mut self) {
         self.heard = true;
         match &mut self.probe {
@@ -276,8 +269,8 @@ impl Pmtu {
         }
     }
 
-    /// Handles progress: the cumulative acknowledgement moved, or a segment of `largest` bytes
-    /// arrived, which counts if it is as large as any sent.
+    /// Handles progress: the cumulative acknowledgement moved, or a segment of `largest` bytes arrived, which counts if
+    /// no larger one is sent.
     pub(super) fn on_progress(&mut self, moved: bool, largest: usize) {
         if moved || largest >= self.size() {
             self.on_heard();
@@ -285,8 +278,7 @@ impl Pmtu {
         }
     }
 
-    /// The time at which [`Self::on_timer`] has something to do. A due probe is sent in the next
-    /// pass.
+    /// Returns the time at which [`Self::on_timer`] has something to do. A due probe is sent in the next pass.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.probe {
             Probe::Out { lost_at, .. } => Some(lost_at),
@@ -295,7 +287,7 @@ impl Pmtu {
         }
     }
 
-    /// Time has passed.
+    /// Handles a lost probe or the time of the next search.
     pub(super) fn on_timer(&mut self, now: Instant) {
         match self.probe {
             Probe::Out {
@@ -331,7 +323,7 @@ impl Pmtu {
         }
     }
 
-    /// Nothing of this size passes.
+    /// Handles the failure of a size.
     fn on_failed(&mut self, now: Instant, size: u32) {
         if size < self.bad {
             (self.bad, self.why) = (size, Why::Lost);
@@ -350,7 +342,7 @@ impl Pmtu {
         };
     }
 
-    /// The next step, after an answer or a failure above the good size.
+    /// Begins the next step, after an answer or a failure above the good size.
     fn search(&mut self, now: Instant) {
         let next = LADDER.into_iter().find(|rung| *rung > self.good);
         let next = next.unwrap_or(self.max).min(self.max);
@@ -374,12 +366,12 @@ impl Pmtu {
         }
     }
 
-    /// A probe on the data channel has been answered: it may be used.
+    /// Returns whether a probe on the data channel has been answered, so that the channel may be used.
     pub(super) fn data_proven(&self) -> bool {
         self.proven
     }
 
-    /// The black hole to be logged, once.
+    /// Takes the black hole to be logged; it is returned once.
     pub(super) fn take_black_hole(&mut self) -> Option<BlackHole> {
         self.black_hole.take()
     }
@@ -400,41 +392,41 @@ impl Probe {
     }
 }
 
-/// A size that nearly every path carries: RFC 8899 and QUIC start with it.
+/// Size that nearly every path carries: RFC 8899 and QUIC start with it.
 const BASE: u32 = 1200;
 
-/// A size that every IPv4 path carries: 576 bytes less headers. It is used until more is proven: if
-/// the base does not pass and nothing reports that, no segment of that size would ever arrive.
+/// Size that every IPv4 path carries: 576 bytes less headers. Used until more is proven: if the base does not pass and
+/// nothing reports that, no segment of that size would ever arrive.
 const RESORT: u32 = 548;
 
-/// Usual sizes of paths: the base, Ethernet, 4 KiB InfiniBand, jumbo frames, and those of virtual
-/// networks or of fragmentation.
+/// Usual sizes of paths: the base, Ethernet, 4 KiB InfiniBand, jumbo frames, and those of virtual networks or of
+/// fragmentation.
 const LADDER: [u32; 7] = [BASE, 1472, 4052, 8972, 16 << 10, 32 << 10, 65_507];
 
-/// Probes of a size that must be lost. RFC 8899's MAX_PROBES is 3; where every fifth datagram is lost
-/// in either direction, one of 20 sizes that do pass would fail.
+/// Number of lost probes after which a size fails. RFC 8899's MAX_PROBES is 3; where every fifth datagram is lost in
+/// either direction, one of 20 sizes that do pass would fail.
 const TRIES: u8 = 5;
 
-/// Probes without any word from the peer after which nothing is tried until it is heard again.
+/// Number of probes without a datagram from the peer after which the search waits for one.
 const SILENT: u8 = 3;
 
-/// Shortest timeout of a probe: a peer's wake-up is in it, too.
+/// Shortest time-out of a probe, which includes a peer's wake-up.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(5);
 
-/// Steps by halves: they leave at most an eighth of the gap between two rungs.
+/// Number of bisections: they leave at most an eighth of the gap between two sizes of the ladder.
 const HALVES: u8 = 3;
 
-/// Bytes of difference that are not worth a probe.
+/// Difference in bytes that is not worth a probe.
 const CLOSE: u32 = 16;
 
-/// Time-outs in a row after which large datagrams are taken not to pass any more. Chance does that
-/// once in 3 000 times even where every fifth datagram is lost.
+/// Number of time-outs in a row after which large datagrams are taken not to pass any more. Random loss does that once
+/// in 3 000 times even where every fifth datagram is lost.
 const BLACK_HOLE: u8 = 5;
 
-/// After a black hole, or when nothing passed: as long as a route takes to converge.
+/// Pause after a black hole, or if nothing passed: as long as a route takes to converge.
 const AFTER_BLACK_HOLE: Duration = Duration::from_secs(10);
 
-/// The time after which a path may have become wider: RFC 8899's PMTU_RAISE_TIMER.
+/// Time after which a path may have become wider: RFC 8899's PMTU_RAISE_TIMER.
 const AGAIN: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

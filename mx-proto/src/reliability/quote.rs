@@ -1,36 +1,34 @@
-//! Parsing of the datagram that an ICMP error quotes.
+//! Quote: parsing of the datagram that an ICMP error quotes.
 //!
 //! ```text
 //!   ICMP: unreachable, too large      the beginning of the datagram
 //!                                     IP | UDP | header: magic, version .. from: our cookie
-//!                                     '--- guessed ---'                    '-- not guessed --'
+//!                                     '--- known ----'                     '---- secret ----'
 //!
 //!   quoted by      Linux    512 bytes and more         the least allowed (RFC 792)    none
 //!                  a router that knows RFC 4884 100
 //! ```
 //!
-//! Addresses and port numbers are public, so any machine can forge an error about them. Our cookie is
-//! known only to the two ends and to the path: an error that quotes it is about a datagram that was
-//! sent.
+//! Addresses and port numbers are public, so any machine can forge an error about them. Our cookie is known only to the
+//! two ends and to the path, so an error that quotes it is about a datagram that was sent.
 //!
 //! Out of scope: sessions.
 
 use super::packet::sender_of;
 
-/// The session of ours in which something was sent that came back.
+/// Our session in which a datagram was sent that an error quotes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Quote(u64);
 
 impl Quote {
-    /// Bytes of a datagram's beginning that are enough.
+    /// Number of bytes needed from the beginning of a datagram.
     pub const BYTES: usize = 24;
 
-    /// Reads it from the beginning of a datagram. `None`: that is too short, or none of ours.
+    /// Reads the session from the beginning of a datagram. `None`: it is too short, or not ours.
     pub fn read(quoted: &[u8]) -> Option<Self> {
         quoted.first_chunk().and_then(sender_of).map(Self)
     }
 
-    /// Our cookie, as it was quoted.
     pub(super) fn session(self) -> u64 {
         self.0
     }

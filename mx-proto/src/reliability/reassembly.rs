@@ -1,26 +1,26 @@
-//! Chunks of fragments, in any order, become packets in the order of their fragments.
+//! Reassembly: chunks of fragments, in any order, become packets in the order of their fragments.
 //!
 //! ```text
 //!          next                                         up to 2^15 ahead
 //!           |
 //!   waiting [ part . . part ]   hole   [ whole ]   [ . . part . ]
 //!               |                         |             |
-//!               |                         |             `- asked where it belongs: into memory
-//!               |                         |                at once, else kept
-//!               |                         `- kept until those before it have been delivered
+//!               |                         |             `- the layer above is asked for a destination:
+//!               |                         |                placed at once, else kept
+//!               |                         `- kept until all earlier ones have been delivered
 //!               `- the front: begun and placed, kept (small) or dropped (no destination)
 //!
-//!   whole, and the next: given out straight from the datagram, nothing is kept
+//!   whole, and the next: delivered from the datagram itself, nothing is kept
 //!
 //!   take a chunk --> next --> Ask: answer, with the chunk's bytes --> next --> Packet, Placed --> ... --> Done
 //! ```
 //!
 //! Owns: the bytes of fragments that cannot be delivered yet.
 //! Out of scope: sequence numbers, acknowledgements; each chunk is passed here once.
-//! Cost: O(1) a chunk in order; an early one is searched for among those that wait. Memory is
+//! Cost: O(1) for a chunk in order; an early one needs a search among the waiting fragments. Memory is
 //! allocated only for bytes that have arrived, never for an announced length. The front packet is
 //! not charged while its bytes come in order, and takes at most as much as a kept packet may have;
-//! all else is charged, with its bookkeeping.
+//! everything else is charged, with its bookkeeping.
 
 use super::partial::{Order, Partial};
 use crate::memory::Memory;
@@ -28,54 +28,52 @@ use crate::port::{HEADER_LEN, HeaderBytes, Place, body_len};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The part of a fragment that one segment carries.
+/// Part of a fragment that one segment carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Chunk<'a> {
-    /// The fragment's number.
     pub(super) fragment: u32,
-    /// The offset of the part in the fragment.
     pub(super) offset: u32,
-    /// Bytes of the fragment: a packet's header and body.
+    /// Length of the fragment in bytes: a packet's header and body.
     pub(super) len: u32,
-    /// Nothing follows this fragment; it is empty.
+    /// Whether this is the empty last fragment, after which nothing follows.
     pub(super) fin: bool,
     pub(super) payload: &'a [u8],
 }
 
-/// The decision about a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
     Yes,
-    /// The chunk would have to be kept, without memory for that.
+    /// The chunk would have to be kept, and there is no memory for that.
     Full,
-    /// A violation: no correct peer sends it.
+    /// The chunk is a violation.
     Bad,
 }
 
-/// The data cannot be reassembled: a violation.
+/// Violation: the data cannot be reassembled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BadFragment;
 
-/// Largest bodies.
+/// Limits of bodies, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BodyLimits {
-    /// Limit of a packet that is kept.
+    /// Largest body of a packet that is kept.
     pub(super) kept: usize,
-    /// Limit of any packet.
+    /// Largest body of any packet.
     pub(super) any: usize,
 }
 
-/// The next thing to be done about the fragments of a link.
+/// Next step for the fragments of a link.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Nothing, until another chunk comes.
+    /// Nothing to do until another chunk comes.
     Done,
-    /// Everything the peer ever sent has been given out.
+    /// Everything that the peer sent has been delivered.
     Fin,
-    /// The layer above is asked where a body belongs, see [`Reassembly::answer`].
+    /// The layer above is asked for the destination of a body; see [`Reassembly::answer`].
     Ask {
         header: HeaderBytes,
-        /// All before it has been given out, and a message that comes with its data is begun.
+        /// Whether everything before the fragment has been delivered, so that a message that carries its data may
+        /// begin.
         begin: bool,
     },
     /// A packet that was kept, with its body from `at` on.
@@ -88,43 +86,40 @@ pub(super) enum Step {
     Placed(HeaderBytes),
 }
 
-/// The question where a body belongs.
+/// Question to the layer above about the destination of a body.
 #[derive(Debug)]
 struct PlacementRequest {
-    /// The fragment's place among those that wait.
+    /// Index of the fragment among the waiting ones.
     index: usize,
     turn: Order,
     begin: bool,
-    /// The range in the fragment of the chunk that came last, whose bytes still lie in its datagram; else empty.
+    /// Range in the fragment of the latest chunk, whose bytes still lie in its datagram; empty if there are none.
     fresh: Range<u32>,
 }
 
-/// Fragments further ahead than this are none: many times what a window can hold.
+/// Maximum distance of a fragment from the next one: many times what a window can hold.
 const AHEAD_MAX: u32 = 1 << 15;
 
-/// The allocator's overhead at most, for some bytes.
+/// Maximum overhead of the allocator for one allocation, in bytes.
 pub(super) const ALLOC_COST: usize = 32;
 
-/// The cost of an entry in a table of which, as it grows and shrinks, a quarter is in use.
+/// Factor for the cost of an entry in a table that grows and shrinks: a quarter of it is in use.
 pub(super) const SLOT_COST: usize = 4;
 
-/// The cost of any fragment that waits.
+/// Memory cost of any waiting fragment in bytes.
 const WAITING_COST: usize = SLOT_COST * size_of::<Waiting>();
 
-/// The fragments of one link.
 #[derive(Debug)]
 pub(super) struct Reassembly {
-    /// The fragment that is delivered next.
     next: u32,
-    /// The fragments of which something is here, in order.
+    /// Fragments of which something has arrived, in order.
     waiting: VecDeque<Waiting>,
-    /// An empty one, with the memory of those before it.
+    /// Empty fragment with the memory of earlier ones; `None`: there is none.
     spare: Option<Box<Partial>>,
-    /// The question that has not been answered.
+    /// Question that has not been answered.
     question: Option<PlacementRequest>,
-    /// The cost of all that wait.
+    /// Memory cost of all waiting fragments in bytes.
     kept: usize,
-    /// The end has been delivered.
     ended: bool,
 }
 
@@ -136,14 +131,14 @@ struct Waiting {
 
 #[derive(Debug)]
 enum WaitingKind {
-    /// All of a packet that can be kept.
+    /// A whole packet, small enough to be kept.
     Whole(Box<[u8]>),
     Partial(Box<Partial>),
     Fin,
 }
 
 impl Reassembly {
-    /// Nothing has come; fragment `next` is delivered first.
+    /// Makes an empty reassembly that delivers fragment `next` first.
     pub(super) fn new(next: u32) -> Self {
         Self {
             next,
@@ -155,12 +150,12 @@ impl Reassembly {
         }
     }
 
-    /// Nothing is here that has not been delivered: the fragment that is delivered next.
+    /// Returns the number of the next fragment if nothing waits, for a suspended link.
     pub(super) fn suspended(&self) -> Option<u32> {
         (self.waiting.is_empty() && !self.ended).then_some(self.next)
     }
 
-    /// Memory charged: for all that came early.
+    /// Returns the memory charged for early data, in bytes.
     #[inline]
     pub(super) fn kept_bytes(&self) -> usize {
         match self.waiting.front() {
@@ -169,7 +164,7 @@ impl Reassembly {
         }
     }
 
-    /// [`Self::next`] has something to deliver.
+    /// Returns whether [`Self::next`] has something to deliver.
     #[inline]
     pub(super) fn has_ready(&self) -> bool {
         match self.waiting.front() {
@@ -178,10 +173,9 @@ impl Reassembly {
         }
     }
 
-    /// Decides about a chunk if `window` bytes may be charged for it. `in_order`: everything sent
-    /// before has arrived. It is then always admitted when it is its fragment's turn, so there is
-    /// progress even if memory is full. ([`Self::take`] may still reject it: too long, or partly a
-    /// duplicate.)
+    /// Decides about a chunk for which up to `window` bytes may be charged. `in_order`: everything sent before has
+    /// arrived. Such a chunk is always admitted if it is its fragment's turn, so there is progress even if memory is
+    /// full. ([`Self::take`] may still reject it: too long, or partly a duplicate.)
     #[inline]
     pub(super) fn admits(&self, chunk: &Chunk<'_>, in_order: bool, window: usize) -> Admission {
         let headed = chunk.offset != 0 || chunk.fin || chunk.has_sound_header();
@@ -192,7 +186,7 @@ impl Reassembly {
         let index = self.find(chunk.fragment).ok();
         let here = index.and_then(|index| self.waiting.get(index));
         let (contiguous, cost) = match here.map(|waiting| &waiting.what) {
-            // The cost is highest if more parts of it follow.
+            // The cost is highest if more chunks of the fragment follow.
             None => (0, WAITING_COST + Partial::cost_of_first(chunk)),
             Some(WaitingKind::Partial(partial)) => (partial.contiguous(), partial.cost_of(chunk)),
             Some(WaitingKind::Whole(_) | WaitingKind::Fin) => return Admission::Bad,
@@ -212,8 +206,8 @@ impl Reassembly {
         }
     }
 
-    /// Adds a new chunk. True if it is the next packet, which the caller gives out from where it lies; else
-    /// [`Self::next`] says what comes of it.
+    /// Adds a new chunk. Returns true if it is the next packet, which the caller delivers from the datagram; otherwise
+    /// [`Self::next`] returns what follows.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -243,7 +237,7 @@ impl Reassembly {
         Ok(true)
     }
 
-    /// The next step, with at most `budget` packets given out.
+    /// Returns the next step, delivering at most `budget` packets.
     pub(super) fn next(&mut self, budget: &mut usize) -> Step {
         if self.ended {
             return Step::Fin;
@@ -268,7 +262,7 @@ impl Reassembly {
                 WaitingKind::Partial(partial) => {
                     // Memory is kept for one packet only.
                     self.spare = None;
-                    // Everything that could change the answer has been given out.
+                    // Everything that could change the answer has been delivered.
                     if partial.is_undecided(Order::Front) {
                         self.ask(0, Order::Front, 0..0);
                         continue;
@@ -291,11 +285,11 @@ impl Reassembly {
         Step::Done
     }
 
-    /// Takes the first packet out. `None`: nothing is left of it.
+    /// Removes the first packet. `None`: its body has been dropped.
     fn pop_front(&mut self) -> Option<Step> {
         let waiting = self.waiting.pop_front()?;
         self.next = self.next.wrapping_add(1);
-        // A front that is complete has no charge beyond its base.
+        // A complete front has no charge beyond its base.
         self.kept -= waiting.base_cost();
         match waiting.what {
             WaitingKind::Whole(bytes) => Some(Step::Packet {
@@ -312,15 +306,15 @@ impl Reassembly {
         }
     }
 
-    /// The memory of a packet that was given out, for the next one.
+    /// Takes back the memory of a delivered packet, for the next one.
     pub(super) fn reuse(&mut self, bytes: Vec<u8>) {
         if let Some(spare) = &mut self.spare {
             spare.reuse(bytes);
         }
     }
 
-    /// Answers a [`Step::Ask`]; a place that the body does not fit into is none. `chunk`: the one that came
-    /// last, as it was taken.
+    /// Answers a [`Step::Ask`]; a destination too small for the body counts as none. `chunk`: the latest chunk, as it
+    /// was taken.
     pub(super) fn answer<M: Memory>(
         &mut self,
         place: Option<Place<'_, M>>,
@@ -335,7 +329,7 @@ impl Reassembly {
             return;
         };
         let place = place.filter(|place| partial.fits(place));
-        // A body that has a place without being begun does not keep those behind it from asking.
+        // A body placed without being begun does not keep later ones from asking.
         if place.is_none() && !question.begin && partial.may_begin(question.turn) {
             question.begin = true;
             self.question = Some(question);
@@ -361,13 +355,13 @@ impl Reassembly {
         });
     }
 
-    /// Gives back memory that is not needed now; all of it when nothing waits.
+    /// Frees memory that is not needed now, all of it if nothing waits.
     pub(super) fn shrink(&mut self) {
         self.spare = None;
         self.waiting.shrink_to_fit();
     }
 
-    /// The end has been reached; whatever lies behind it never was.
+    /// Notes that the end has been reached; anything after it is ignored.
     fn end(&mut self) {
         self.waiting = VecDeque::new();
         self.kept = 0;
@@ -391,7 +385,7 @@ impl Reassembly {
                 } else if chunk.is_whole() && chunk.len as usize <= HEADER_LEN + limits.kept {
                     WaitingKind::Whole(chunk.payload.into())
                 } else {
-                    // Reused memory is not charged: only one fragment has it.
+                    // Reused memory is not charged, because only one fragment has it.
                     let spare = self.spare.take_if(|_| is_front);
                     let mut partial = spare.unwrap_or_default();
                     partial.begin(chunk.len);
@@ -436,11 +430,11 @@ impl Reassembly {
         Ok(())
     }
 
-    /// The index of a waiting fragment, or of a new one.
+    /// Returns the index of a waiting fragment, or as an error the index for a new one.
     fn find(&self, fragment: u32) -> Result<usize, usize> {
         let ahead = |waiting: &Waiting| waiting.fragment.wrapping_sub(self.next);
         let wanted = fragment.wrapping_sub(self.next);
-        // Usually it belongs to the latest one.
+        // Usually a chunk belongs to the latest fragment.
         match self.waiting.back() {
             Some(back) if ahead(back) == wanted => Ok(self.waiting.len() - 1),
             _ => self.waiting.binary_search_by_key(&wanted, ahead),
@@ -449,7 +443,7 @@ impl Reassembly {
 }
 
 impl Waiting {
-    /// The cost before its turn, without the parts that are here.
+    /// Returns the memory cost without the arrived pieces.
     fn base_cost(&self) -> usize {
         WAITING_COST
             + match &self.what {
@@ -468,8 +462,7 @@ impl Waiting {
 }
 
 impl Chunk<'_> {
-    /// Whether the chunk is a part of something that a packet can be, as far as its numbers tell. The packet's
-    /// header is never torn.
+    /// Returns whether the numbers of the chunk are possible for a part of a packet. A packet's header is never split.
     #[inline]
     fn is_sound(&self) -> bool {
         if self.fin {
@@ -481,13 +474,12 @@ impl Chunk<'_> {
         sound && self.payload.len() >= header && self.payload.len() <= len.saturating_sub(offset)
     }
 
-    /// Whether the chunk is all of its fragment.
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.payload.len() == self.len as usize
     }
 
-    /// Whether the chunk begins with the header of a packet as long as the fragment.
+    /// Returns whether the chunk begins with the header of a packet as long as the fragment.
     #[inline]
     fn has_sound_header(&self) -> bool {
         let header = self.payload.first_chunk();
@@ -495,7 +487,7 @@ impl Chunk<'_> {
     }
 }
 
-/// The last bytes of a chunk, as many as there are in the range.
+/// Returns the last bytes of a chunk, as many as the range has.
 fn tail<'a>(chunk: &'a [u8], range: &Range<u32>) -> &'a [u8] {
     let at = chunk.len().checked_sub(range.len());
     at.and_then(|at| chunk.get(at..)).unwrap_or(&[])

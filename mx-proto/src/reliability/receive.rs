@@ -1,7 +1,7 @@
-//! Incoming datagrams: dispatched to sessions, and reassembled into packets.
+//! Receive path: datagrams are dispatched to sessions and reassembled into packets.
 //!
 //! ```text
-//!   bytes of a GSO batch, cut --> Header::parse --> Hello -----------> Welcome, and nothing is kept
+//!   datagrams of a batch, cut --> Header::parse --> Hello -----------> Welcome, and nothing is kept
 //!                                  |
 //!                  to: a known session, and its peer's address
 //!                                  |        `- unknown: OPENING and valid? a session; else Reset
@@ -11,12 +11,11 @@
 //!                        Session::on_segment --> Reassembly --> round
 //! ```
 //!
-//! Fast receive (as in the usnic notes): the first datagram of a round that is a whole packet and
-//! the next in order is given out before any bookkeeping. That is done when the next round begins,
-//! which has no fast receive, so that nothing starves.
+//! Fast receive (as in the usnic notes): if the first datagram of a round is a whole packet and the next in order, it
+//! is delivered before any bookkeeping. The bookkeeping follows when the next round begins; that round has no fast
+//! receive, so nothing starves.
 //!
-//! Every field is checked against the window or table it refers to; a mismatch is counted and
-//! dropped.
+//! Every field is checked against the window or table it refers to; a mismatch is counted and dropped.
 
 use super::links::{Deferred, Links, RECEIVE_WINDOW_MIN, Reply, shared};
 use super::packet::{BadDatagram, DATAGRAM_HEADER, DatagramKind, FIN, Header, UnsupportedVersion};
@@ -32,8 +31,7 @@ use std::fmt;
 use std::hash::Hash;
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
-    /// Does the deferred work of a fast receive, if there is any. Returns its link, which needs
-    /// attention.
+    /// Does the deferred work of a fast receive, if there is any. Returns its link, which needs attention.
     #[inline]
     pub(super) fn finish_fast_receive(&mut self) -> Option<LinkId> {
         let Deferred {
@@ -51,14 +49,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         Some(id)
     }
 
-    /// Does the deferred work of a fast receive for this link only. True when there was any.
+    /// Does the deferred work of a fast receive for this link only. Returns true if there was any.
     #[inline]
     pub(super) fn finish_fast_receive_of(&mut self, id: LinkId) -> bool {
         let deferred = self.deferred.as_ref();
         deferred.is_some_and(|deferred| deferred.link == id) && self.finish_fast_receive().is_some()
     }
 
-    /// Takes in something the service has.
+    /// Handles an event of the service.
     pub(super) fn on_incoming(&mut self, now: Instant, incoming: Incoming<A>) {
         match incoming {
             Incoming::Datagrams {
@@ -71,7 +69,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Takes in the datagram that lies at `at` in its batch.
+    /// Handles the datagram that lies at `at` in its batch.
     pub(super) fn on_datagram(
         &mut self,
         now: Instant,
@@ -167,7 +165,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Takes a whole packet that is the next in order, and leaves the rest for later.
+    /// Delivers a whole packet that is the next in order, and defers the bookkeeping. Returns false if the datagram is
+    /// no such packet.
     #[inline]
     fn receive_fast(
         &mut self,
@@ -221,8 +220,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// The link whose datagram to `to` came back. Without a quote the error may be forged; only a
-    /// process on the path can quote it.
+    /// Returns the link whose datagram to `to` was reported in an error. Only a process on the path can quote the
+    /// datagram; without a quote the error may be forged and is ignored.
     pub(super) fn whose(&mut self, (to, quote): (A, Option<Quote>)) -> Option<LinkId> {
         let id = quote.and_then(|quote| self.by_cookie.get(&quote.session()).copied());
         let whose = id.filter(|id| {
@@ -233,7 +232,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         whose
     }
 
-    /// Takes in a segment. True if packets may come of it: the link is looked at after them.
+    /// Handles a segment. Returns true if packets may follow, after which the link is checked.
     fn on_data(
         &mut self,
         now: Instant,
@@ -268,7 +267,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return false;
         }
         if verdict != Verdict::Next && link.trial.is_some() || link.is_too_early(header, payload) {
-            // Dropped; it is retransmitted.
+            // Dropped; the peer retransmits it.
             stats.outside_window += 1;
             return false;
         }
@@ -279,7 +278,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let chunk = chunk_of(header, payload);
         let in_order = verdict == Verdict::Next;
         if config.supply.is_critical() && !(in_order && chunk.is_whole()) {
-            // No memory to keep it in: dropped, and retransmitted.
+            // No memory to keep it: dropped, and retransmitted.
             stats.outside_window += 1;
             return false;
         }
@@ -300,7 +299,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.take_chunk(now, id, &chunk, (at, false))
     }
 
-    /// Gives a chunk, of the datagram at `at`, to the link's reassembly, whose turn it is from now on. False:
+    /// Gives a chunk of the datagram at `at` to the link's reassembly, and makes that the current one. Returns false if
     /// the link has ended.
     #[inline]
     fn take_chunk(
@@ -327,8 +326,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         true
     }
 
-    /// Drops the undelivered data of a closed link, whose peer may have waited for the room that it
-    /// took.
+    /// Drops the undelivered data of a closed link, and opens its receive window, for which its peer may have waited.
     pub(super) fn discard(&mut self, now: Instant, id: LinkId) {
         let limit = self.window_limit();
         let Some(link) = self.table.get_mut(id) else {
@@ -341,7 +339,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.touch(id);
     }
 
-    /// Everything has arrived, and nothing follows.
+    /// Ends a session whose peer has sent everything and closed.
     pub(super) fn on_fin(&mut self, now: Instant, id: LinkId) {
         if let Some(link) = self.of_mut(id) {
             // The last acknowledgement is sent before the link is removed.
@@ -351,7 +349,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.fail(now, id, LinkDown::Closed);
     }
 
-    /// A violation.
+    /// Ends a session because of a violation.
     #[cold]
     fn on_bad(&mut self, now: Instant, id: LinkId) {
         self.reset(id);

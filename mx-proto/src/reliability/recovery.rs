@@ -1,16 +1,16 @@
-//! Loss recovery of one session: when a segment is lost, and what follows (RFC 9002).
+//! Recovery: loss detection of one session, and the reactions to losses (RFC 9002).
 //!
 //! ```text
-//!   in flight --> Ask: no acknowledgement for an RTO ----> a Ping; its answer does not name it --.
+//!   in flight --> Ask: no acknowledgement for an RTO ---> a Ping whose answer does not name it --.
 //!       |                                                                                        |
 //!       |-------> Reordering: later ones arrived, and the reordering wait is over ---------------+--> lost
 //!       |                                                                                        |
-//!       `-------> Resend: twice that without an acknowledgement or answer -----------------------'
+//!       `-------> Resend: two RTOs without an acknowledgement or answer -------------------------'
 //!
 //!   arrived, lost, late --> Rtt, Reordering, Congestion
 //! ```
 //!
-//! Owns: the segments, the estimates of the path, the Ping for losses that is under way.
+//! Owns: the segments, the estimates of the path, the Ping for losses that awaits an answer.
 //! Out of scope: the size of datagrams, whether the peer is alive.
 
 use super::congestion::Congestion;
@@ -28,7 +28,7 @@ use crate::time::Instant;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Loss detection, and the reaction to losses, of one session.
+/// Loss detection of one session, and the reactions to losses.
 #[derive(Debug)]
 pub(super) struct Recovery {
     pub(super) send: SendWindow,
@@ -41,21 +41,21 @@ pub(super) struct Recovery {
     pub(super) since_ask: u64,
     /// Channel of the last segment sent.
     pub(super) last_sent_on: Channel,
-    /// Time of the first Ping without an answer; `None` if no answer is awaited.
+    /// Time of the first Ping without an answer; `None`: no answer is awaited.
     pub(super) asked: Option<Instant>,
     /// Channel of the last Ping, and the number of transmissions on that channel before it.
     asked_behind: (Channel, u64),
-    /// Time of the last loss.
+    /// Time of the last loss; `None`: there was none.
     lost_at: Option<Instant>,
-    /// Segments sent before this time give no sample of the round trip: their acknowledgement was overdue.
+    /// Time before which sent segments give no RTT sample, because their acknowledgement was overdue.
     overdue_at: Instant,
 }
 
 /// Time after a loss in which more losses are expected.
 const LOSSY: Duration = Duration::from_secs(1);
 
-/// Nanoseconds in a unit of the stamps of Pings, which are the time of sending modulo 71 minutes and which the
-/// answers repeat (as the timestamps of RFC 7323).
+/// Nanoseconds in a unit of the stamps of Pings. A stamp is the time of sending modulo 71 minutes, and answers repeat
+/// it (like the timestamps of RFC 7323).
 const STAMP: u64 = 1_000;
 
 /// Returns the stamp of a Ping that is sent now.
@@ -65,7 +65,7 @@ pub(super) fn stamp(now: Instant) -> u32 {
 }
 
 impl Recovery {
-    /// Begins with a segment of that number, in datagrams of `size` bytes.
+    /// Begins with a segment of number `first`, in datagrams of `size` bytes.
     pub(super) fn new(first: Seq, size: usize, config: &ReliableConfig) -> Self {
         Self {
             send: SendWindow::new(first, config.window, 0),
@@ -82,7 +82,7 @@ impl Recovery {
         }
     }
 
-    /// Handles an acknowledgement. Returns `None` if it is of something that was never sent.
+    /// Handles an acknowledgement. Returns `None` if it acknowledges something that was never sent.
     pub(super) fn on_ack(
         &mut self,
         now: Instant,
@@ -145,7 +145,7 @@ impl Recovery {
         }
     }
 
-    /// Handles the end of the reordering wait of a segment.
+    /// Handles the end of a segment's reordering wait.
     pub(super) fn on_reordering_timeout(&mut self, now: Instant, timers: &mut Timers) {
         let wait = self.reordering.wait(now, &self.rtt);
         let lost = self.send.declare_reordered_lost(now, wait);
@@ -153,13 +153,14 @@ impl Recovery {
         self.on_lost(now, &lost);
     }
 
-    /// Handles an acknowledgement that is overdue: the peer is sent a Ping, the next one after a longer pause.
+    /// Handles an overdue acknowledgement, for which the peer is sent a Ping; the next one follows after a longer
+    /// pause.
     pub(super) fn on_overdue(&mut self, now: Instant, pings: u32, timers: &mut Timers) {
         timers.set(Timer::Ask, now.after(self.ask_pause(pings)));
         self.overdue_at = now;
     }
 
-    /// Handles a time-out: all segments in flight are lost. Returns false if there was none.
+    /// Handles a time-out: all segments in flight are lost. Returns false if there were none.
     pub(super) fn on_resend_timeout(&mut self, now: Instant, timers: &mut Timers) -> bool {
         timers.stop(Timer::Resend);
         timers.stop(Timer::Ask);
@@ -174,7 +175,7 @@ impl Recovery {
         true
     }
 
-    /// Handles segments that were sent on `channel`; `pings`: see [`Self::start_timers`].
+    /// Records that segments were sent on `channel`; `pings`: see [`Self::start_timers`].
     pub(super) fn on_sent(
         &mut self,
         now: Instant,
@@ -193,7 +194,7 @@ impl Recovery {
         self.start_timers(now, pings, timers);
     }
 
-    /// Sets the timers for what is in flight, unless they are set. `pings` is the number of Pings since the peer's last
+    /// Sets the timers for segments in flight, unless they are set. `pings`: number of Pings since the peer's last
     /// datagram.
     fn start_timers(&mut self, now: Instant, pings: u32, timers: &mut Timers) {
         if !timers.is_set(Timer::Resend) && self.send.in_flight_bytes() > 0 {
@@ -202,22 +203,21 @@ impl Recovery {
         }
     }
 
-    /// Sets the timers anew after a datagram from the peer.
     fn restart_timers(&mut self, now: Instant, timers: &mut Timers) {
         timers.stop(Timer::Resend);
         timers.stop(Timer::Ask);
         self.start_timers(now, 0, timers);
     }
 
-    /// Time without an acknowledgement before a Ping: doubled for each Ping without an answer and for each time-out
-    /// in a row.
+    /// Returns the time without an acknowledgement before a Ping: doubled for each unanswered Ping and for each
+    /// time-out in a row.
     fn ask_pause(&self, pings: u32) -> Duration {
         self.pause_after(pings.saturating_add(self.timeouts))
     }
 
-    /// Pause after so many fruitless Pings.
+    /// Returns the pause after this many Pings without an answer.
     pub(super) fn pause_after(&self, fruitless: u32) -> Duration {
-        // If the last segment in flight asks for an immediate acknowledgement.
+        // The last segment in flight asked for an immediate acknowledgement.
         let pause = if self.since_ask == 0 {
             self.rtt.answer()
         } else {
@@ -226,8 +226,8 @@ impl Recovery {
         pause.saturating_mul(1 << fruitless.min(10))
     }
 
-    /// True if a Ping should be sent at once (for a tail loss, RFC 8985, section 7): the path is lossy,
-    /// nothing more can be sent, and no Ping is out. No later segment would show the last ones' loss.
+    /// Returns whether to send a Ping at once (for a tail loss, RFC 8985, section 7): the path is lossy, nothing more
+    /// can be sent, and no Ping is unanswered. No later segment would show the loss of the last ones.
     pub(super) fn is_to_ask(&self, now: Instant) -> bool {
         let lossy = self.lost_at.is_some_and(|at| now.since(at) < LOSSY);
         // After repeated loss, Pings become less frequent.
@@ -242,7 +242,7 @@ impl Recovery {
             && self.send.in_flight_bytes() > 0
     }
 
-    /// Handles a Ping that was sent on `channel`.
+    /// Records that a Ping was sent on `channel`.
     pub(super) fn on_pinged(&mut self, now: Instant, channel: Channel) {
         self.asked_behind = (channel, self.send.transmissions(channel));
         self.asked.get_or_insert(now);
@@ -256,8 +256,8 @@ impl Recovery {
         (at >= asked.0 / STAMP).then_some(Instant(at * STAMP))
     }
 
-    /// Handles an Ack that repeats the stamp `echo`; `last_ping` is the time of the last Ping. Segments sent well
-    /// before the Ping that are not acknowledged are lost. Returns true if one of them had been sent again before.
+    /// Handles an Ack that repeats the stamp `echo`; `last_ping`: time of the last Ping. Segments sent well before the
+    /// Ping and not acknowledged are lost. Returns true if one of them had been retransmitted before.
     pub(super) fn on_answer(
         &mut self,
         now: Instant,
@@ -269,17 +269,17 @@ impl Recovery {
             return false;
         };
         self.asked = None;
-        // The only sample on a path whose RTT has grown beyond the timeout.
+        // The only sample on a path whose RTT has grown beyond the time-out.
         self.rtt.on_sample(now, now.since(asked_at));
-        // Segments sent on the data channel just before the Ping may still arrive, within the
-        // path's known reordering delay.
+        // Segments sent on the data channel just before the Ping may still arrive, within the path's known reordering
+        // delay.
         let wait = self.reordering.wait(now, &self.rtt);
         let slack = wait
             .saturating_sub(self.rtt.min().unwrap_or_default())
             .max(self.rtt.rto_without_backoff() / 4);
         let mut lost = self.send.lose_sent_before(asked_at.before(slack));
         if stamp(asked_at) == stamp(last_ping) {
-            // The segments right before the Ping would have arrived, unless the Ping is reordered.
+            // Segments sent right before the Ping would have arrived, unless the Ping was reordered.
             let again_only = !wait.is_zero();
             lost.add(self.send.lose_sent_up_to(self.asked_behind, again_only));
         }
@@ -288,7 +288,7 @@ impl Recovery {
             self.timeouts = self.timeouts.saturating_add(1);
             self.on_lost(now, &lost);
         }
-        // Losses are known now; retransmissions have a timeout of their own.
+        // Losses are known now; retransmissions have a time-out of their own.
         self.restart_timers(now, timers);
         lost.lost_sends > 1
     }

@@ -1,9 +1,9 @@
-//! The sequence numbers of one peer's segments that have arrived.
+//! Receive window: the sequence numbers of one peer's segments that have arrived.
 //!
 //! ```text
 //!        cumulative                              cumulative + capacity
 //!            |                                             |
-//!   all here )  hole   [here]  hole  [here]                )  not accepted
+//!   all here )  hole   [here]  hole  [here]                )  rejected
 //!               0 0 0   1 1    0 0    1 1 1  0 0 0 ...        a ring of bits
 //! ```
 //!
@@ -13,38 +13,37 @@
 
 use super::seq::Seq;
 
-/// Words of bits that one acknowledgement has room for: one in the header, 16 behind it.
+/// Number of words of bits in one acknowledgement: one in the header, 16 after it.
 pub(super) const SACK_WORDS: usize = 17;
 
-/// The result of looking a segment up in the window.
+/// Result of looking up a segment in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// The segment is the one that was awaited.
+    /// The segment is the next one in sequence.
     Next,
     /// Earlier segments are missing.
     Early,
-    /// The segment has been here before.
+    /// The segment has arrived before.
     Duplicate,
-    /// There is no place for it.
+    /// The segment is beyond the window.
     Outside,
 }
 
-/// The receiving half of one link.
 #[derive(Debug)]
 pub(super) struct RecvWindow {
     next: Seq,
-    /// Bit `seq % (64 * len)` is set for every early number; empty or a power of two of words, and
-    /// at least `capacity` bits.
+    /// Bit `seq % (64 * len)` is set for every early number; empty, or a power of two of words with at least `capacity`
+    /// bits.
     bits: Box<[u64]>,
-    /// Bits that are set.
+    /// Number of set bits.
     early: u32,
-    /// The end of the last of them behind `next`; 0 without any.
+    /// Distance from `next` to the end of the last early number; 0 if there is none.
     reach: u32,
     capacity: u16,
 }
 
 impl RecvWindow {
-    /// `capacity` is at most 32768.
+    /// Makes a window that expects `first`. `capacity` is at most 32768.
     pub(super) fn new(first: Seq, capacity: u16) -> Self {
         Self {
             next: first,
@@ -55,19 +54,19 @@ impl RecvWindow {
         }
     }
 
-    /// The number up to which everything has arrived.
+    /// Returns the number up to which everything has arrived.
     #[inline]
     pub(super) fn cumulative(&self) -> Seq {
         self.next
     }
 
-    /// Something is here before which something is missing.
+    /// Returns whether an earlier segment is missing before one that has arrived.
     #[inline]
     pub(super) fn has_holes(&self) -> bool {
         self.early > 0
     }
 
-    /// Looks at a number; changes nothing.
+    /// Looks up a number; changes nothing.
     #[inline]
     pub(super) fn verdict(&self, seq: Seq) -> Verdict {
         if seq == self.next {
@@ -86,7 +85,7 @@ impl RecvWindow {
         }
     }
 
-    /// A number has arrived for which the verdict was `Next` or `Early`.
+    /// Records that a number has arrived, if its verdict is `Next` or `Early`.
     #[inline]
     pub(super) fn mark(&mut self, seq: Seq) {
         match self.verdict(seq) {
@@ -102,8 +101,8 @@ impl RecvWindow {
         }
     }
 
-    /// Writes down what came early: bit i of word w stands for `cumulative + 1 + 64 w + i`.
-    /// Returns how many words say anything.
+    /// Writes the early numbers into `out`: bit i of word w stands for `cumulative + 1 + 64 w + i`. Returns the number
+    /// of words in use.
     pub(super) fn sack_words(&self, out: &mut [u64; SACK_WORDS]) -> usize {
         // The bit of `next` itself is not included.
         let bits = self.reach.saturating_sub(1);
@@ -120,7 +119,6 @@ impl RecvWindow {
             .map_or(0, |last| last + 1)
     }
 
-    /// Gives back memory that is not needed now.
     pub(super) fn shrink(&mut self) {
         if self.early == 0 {
             self.bits = Box::default();
@@ -138,7 +136,7 @@ impl RecvWindow {
         self.reach = self.reach.max(seq.since(self.next) + 1);
     }
 
-    /// Moves over what is here without a hole, a word at a time.
+    /// Advances `next` over numbers that have arrived without a hole, a word at a time.
     fn pass_over(&mut self) {
         while self.early > 0 {
             let here = self.window_at(self.next).trailing_ones();
@@ -156,14 +154,14 @@ impl RecvWindow {
         }
     }
 
-    /// Word and bit of a number; the word is out of range when there are no bits.
+    /// Returns word and bit of a number; the word is out of range if there are no bits.
     #[inline]
     fn locate(&self, seq: Seq) -> (usize, u32) {
         let words = self.bits.len();
         ((seq.0 / 64) as usize & words.wrapping_sub(1), seq.0 % 64)
     }
 
-    /// The bits of the 64 numbers from `seq` on.
+    /// Returns the bits of the 64 numbers from `seq` on.
     fn window_at(&self, seq: Seq) -> u64 {
         if self.bits.is_empty() {
             return 0;

@@ -1,14 +1,14 @@
-//! A [`Port`] over a [`DatagramPort`].
+//! Reliable: a [`Port`] over a [`DatagramPort`].
 //!
 //! ```text
-//!   send: packet = fragment -> segments, one behind the other in a block -> GSO batches -> service
+//!   send: packet = fragment -> segments, adjacent in a block -> GSO batches -> service
 //!   next: GSO batches -> sessions -> fragments, placed or in order -> packets
 //!
-//!   a pass      answers to strangers, then one turn for every link that may have something
+//!   a pass      answers to strangers, then one turn for every link that may have something to send
 //! ```
 //!
-//! Bodies are copied into segments, so the memory of what was taken is free when `send` returns. A packet
-//! on an idle link is sent before `send` returns; acknowledgements of what a round took in leave at its end.
+//! Bodies are copied into segments, so the memory of accepted bytes is free when `send` returns. A packet on an idle
+//! link is sent before `send` returns; acknowledgements of received data are sent at the end of the round.
 
 use super::links::{Links, RECEIVE_WINDOW_MIN, Reply};
 use super::packet::{DATAGRAM_HEADER, DatagramKind, FIN, GREETING, greeting, name_of};
@@ -40,36 +40,35 @@ pub struct Reliable<D: DatagramPort> {
     pub(super) links: Links<D::Address>,
     /// Capacity of each channel.
     capacity: [Capacity; 2],
-    /// The limits of sends.
     limits: Limits,
-    /// The service had no room; when to try again.
+    /// Time of the next try after the service had no room; `None`: it had room.
     retry_at: Option<Instant>,
-    /// The time at which peers are to get a keep-alive although no packets are polled.
+    /// Time at which peers need a keep-alive although no packets are polled.
     alive_until: Instant,
-    /// Small packets may be held ([`LinkControl::hold`]).
+    /// Whether small packets may be held ([`LinkControl::hold`]).
     may_hold: bool,
     scratch: Vec<u8>,
 }
 
-/// Smallest window, in segments: one that takes a packet of 4 KiB, which every port can carry, in
-/// half of it, however small its segments.
+/// Smallest window in segments: half of it takes a packet of 4 KiB, which every port can carry, however small the
+/// segments.
 const WINDOW_MIN: u16 = 32;
 
-/// Largest body of a packet that may be held: a longer one fills a datagram, or more.
+/// Largest body in bytes of a packet that may be held: a longer one fills a datagram, or more.
 const HELD_MAX: usize = 1024;
 
-/// The pause when the service has no room and cannot say when it will.
+/// Pause if the service has no room and cannot say when it will.
 const RETRY: Duration = Duration::from_micros(100);
 
 impl<D: DatagramPort> Reliable<D> {
-    /// A port over `datagrams`. `key` is secret and differs between lives of one address: session
-    /// cookies follow from it. Nothing is sent that is larger than the window can hold; what is
-    /// taken in does not depend on it, for the peer has one of its own.
+    /// Makes a port over `datagrams`. `key` is secret and differs between lives of one address, because session cookies
+    /// are derived from it. No packet is sent that is larger than the window can hold; received packets may be larger,
+    /// because the peer has its own window.
     pub fn new(datagrams: D, mut config: ReliableConfig, key: [u8; 16]) -> Self {
         let capacity = [Channel::Command, Channel::Data].map(|channel| datagrams.capacity(channel));
         config.window = config.window.clamp(WINDOW_MIN, 1 << 15);
-        // A packet that needs the whole window would wait for it to be empty each time, and it must
-        // fit while only the smallest datagrams are known to pass.
+        // A packet that needs the whole window would always wait until it is empty, and it must fit while only the
+        // smallest datagrams are known to pass.
         let most = SMALLEST * usize::from(config.window) / 2 - HEADER_LEN;
         let limits = Limits {
             packet_max: config.packet_max.min(most),
@@ -98,45 +97,45 @@ impl<D: DatagramPort> Reliable<D> {
         }
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> &ReliableStats {
         &self.links.stats
     }
 
-    /// The figures of a link, for tools.
+    /// Returns the figures of a link, for tools.
     pub fn figures(&self, link: LinkId) -> Option<LinkFigures> {
         self.links.table.figures(link)
     }
 
-    /// Sessions there are: calling, open and closing ones.
+    /// Returns the number of sessions: calling, open and closing ones.
     pub fn sessions(&self) -> usize {
         self.links.len()
     }
 
-    /// The address of a link's peer, which it has proven by receiving there.
+    /// Returns the address of a link's peer, which it has proven by receiving there.
     pub fn address(&self, link: LinkId) -> Option<D::Address> {
         let place = self.links.table.monitored(link);
         place.map(|(address, _)| address)
     }
 
-    /// Number of links that are suspended: nothing has happened on them for a while.
+    /// Returns the number of suspended links, on which nothing has happened for a while.
     pub fn suspended(&self) -> usize {
         self.links.table.suspended()
     }
 
-    /// Bytes that came early and are kept, as [`ReliableConfig::early_bytes_all`] limits them.
+    /// Returns the number of bytes kept for early data, which [`ReliableConfig::early_bytes_all`] limits.
     pub fn early_bytes(&self) -> usize {
         self.links.early_bytes
     }
 
-    /// Takes links down in the next round that are cut off, as this machine's addresses have changed.
+    /// Marks the links that a change of this machine's addresses has cut off; they go down in the next round.
     pub fn leave_old_addresses(&mut self) {
         let all = self.links.table.addresses();
         let lost = all.filter(|(_, address)| self.datagrams.is_cut_off(*address));
         self.links.lost = lost.map(|(id, _)| id).collect();
     }
 
-    /// Starts a link to that address.
+    /// Starts a link to an address.
     pub fn call_at(&mut self, address: D::Address, now: Instant) -> Result<LinkId, ConnectError> {
         let id = self.links.call(now, address);
         let id = id.ok_or(ConnectError::NoResources)?;
@@ -144,17 +143,17 @@ impl<D: DatagramPort> Reliable<D> {
         Ok(id)
     }
 
-    /// The service underneath.
+    /// Returns the service underneath.
     pub fn datagrams(&self) -> &D {
         &self.datagrams
     }
 
-    /// The service underneath, for settings of its own.
+    /// Returns the service underneath, for settings of its own.
     pub fn datagrams_mut(&mut self) -> &mut D {
         &mut self.datagrams
     }
 
-    /// Sends what can be sent on all links that may have something. True when there was anything.
+    /// Sends what can be sent on all links that may have something to send. Returns true if a datagram was sent.
     fn flush(&mut self, now: Instant) -> bool {
         let before = self.links.stats.datagrams_out;
         self.retry_at = None;
@@ -173,7 +172,7 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.stats.datagrams_out != before
     }
 
-    /// Answers strangers.
+    /// Sends the answers due to strangers.
     #[cold]
     fn answer(&mut self) {
         let name = greeting(self.datagrams.data_name());
@@ -192,7 +191,7 @@ impl<D: DatagramPort> Reliable<D> {
         }
     }
 
-    /// Reads the data channels' addresses of peers that have welcomed us.
+    /// Sets the addresses of the data channels of peers that have welcomed us.
     #[cold]
     fn find_data_channels(&mut self) {
         for (id, name) in std::mem::take(&mut self.links.named) {
@@ -204,7 +203,7 @@ impl<D: DatagramPort> Reliable<D> {
             if data.is_none() {
                 log::warn!("{:?} sent no address of a data channel", link.address);
             }
-            // It is at the address that we called, so the peer cannot name another machine.
+            // The data channel is at the address that we called, so the peer cannot name another machine.
             if let Some(data) = data {
                 self.links.set_data(id, data, usize::MAX);
             }
@@ -212,7 +211,7 @@ impl<D: DatagramPort> Reliable<D> {
         }
     }
 
-    /// Queues a packet, or the rest of one, or a part, and sends what can be sent.
+    /// Queues a packet, or the rest or a part of one, and sends what can be sent.
     #[inline]
     fn push<M: Memory>(
         &mut self,
@@ -304,11 +303,11 @@ impl<D: DatagramPort> Reliable<D> {
     }
 }
 
-/// Bytes of a fragment in a segment when only the smallest datagrams are known to pass.
+/// Bytes of a fragment in a segment while only the smallest datagrams are known to pass.
 const SMALLEST: usize = 548 - DATAGRAM_HEADER;
 
 impl super::session::Session {
-    /// Queues the last segment there is, if there is memory for it.
+    /// Queues the last segment of a session, if there is memory for it.
     fn push_fin(&mut self, send_buffer: &mut super::send_buffer::SendBuffer) {
         let Some(mut writer) = send_buffer.writer(0, 1) else {
             return;
@@ -353,7 +352,7 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
         self.call_at(address, now)
     }
 
-    /// Keeps the last places for sessions' own links.
+    /// Reserves the last slots for command links.
     fn has_places_beside(&self, _link: LinkId) -> bool {
         has_places_beside(self.links.len(), self.links.config.max_links)
     }
@@ -410,7 +409,7 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
 
     fn send_held(&mut self) {
         let now = self.datagrams.now();
-        // A pass sends a few batches of each link.
+        // One pass sends only a few batches of each link.
         while self.flush(now) && self.links.dirty_len() > 0 {}
     }
 
@@ -550,7 +549,7 @@ impl<M: Memory, D: DatagramPort> Rounds<M> for Reliable<D> {
                         };
                     }
                 },
-                // All data is read first: segments that the answer does not name count as lost.
+                // All data is read first, because segments that the answer does not name count as lost.
                 Stage::Data => match datagrams.next() {
                     Received::Incoming(incoming) => links.on_incoming(now, incoming),
                     Received::End { drained, .. } => {

@@ -6,71 +6,72 @@ use std::time::Duration;
 /// Settings of one `Reliable`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReliableConfig {
-    /// The port's number among several, which its links' names carry ([`LinkId::at_port`]).
+    /// Number of the port among several, which is part of its links' ids ([`LinkId::at_port`]).
     ///
     /// [`LinkId::at_port`]: crate::LinkId::at_port
     pub port: u8,
-    /// Segments under way to one peer: 1024, as UCX's datagram transport. At most 32768. Only for
-    /// what is sent: the peer's window may be another.
+    /// Maximum number of segments in flight to one peer: 1024, like UCX's datagram transport; at most 32768. Applies
+    /// only to sending: the peer's window may differ.
     pub window: u16,
-    /// Bytes accepted on one link and not acknowledged.
+    /// Maximum number of accepted, unacknowledged bytes on one link.
     pub send_bytes: usize,
-    /// Bytes accepted on all links together and not acknowledged.
+    /// Maximum number of accepted, unacknowledged bytes on all links together.
     pub send_bytes_all: usize,
-    /// Bytes of one peer that came early and have no place yet, with what keeping them costs.
+    /// Maximum memory in bytes for one peer's early data that has no destination yet, bookkeeping included.
     pub early_bytes: usize,
-    /// Bytes kept for all peers, beyond the first 8 KiB of each. The rest is dropped and sent again.
+    /// Maximum memory in bytes for all peers' early data, beyond the first 8 KiB of each. Excess data is dropped and
+    /// retransmitted.
     pub early_bytes_all: usize,
-    /// Largest payload that takes the command channel: 768, the notes' figure.
+    /// Largest payload in bytes that takes the command channel: 768, the notes' figure.
     pub tiny: usize,
-    /// Segments sent again in one pass: 16, usnic's figure; keeps a pass short.
+    /// Maximum number of segments retransmitted in one pass: 16, usnic's figure; keeps a pass short.
     pub burst: usize,
     /// Time-out before the first measurement.
     pub first_rto: Duration,
-    /// Shortest RTO. Above the delay of acknowledgements, or they would miss it.
+    /// Shortest RTO. Above the delay of acknowledgements, which would otherwise come too late.
     pub min_rto: Duration,
-    /// Longest time-out, and the longest pause between two tries of anything.
+    /// Longest time-out, and longest pause between two tries of anything.
     pub max_rto: Duration,
-    /// The time that an acknowledgement waits for data to piggyback on.
+    /// Time that an acknowledgement waits for data to piggyback on.
     pub ack_delay: Duration,
-    /// A peer that acknowledges nothing for so long is dead. 20 s is what the C method sets.
+    /// Time without an acknowledgement after which a peer is dead. The C method sets 20 s.
     pub give_up: Duration,
-    /// A peer that does not answer a call for so long is not there.
+    /// Time without an answer to a call after which the call fails.
     pub connect_give_up: Duration,
-    /// After so long without a word from a peer it is asked for one.
+    /// Silence after which a peer is sent a Ping.
     pub keepalive: Duration,
-    /// Silence of a peer that operations wait for after which it is asked, on a machine that says at once when it is gone.
-    /// A death is noticed after half of it on the average; an idle exchange of 64 bytes costs some
-    /// microseconds on either side.
+    /// Silence after which a peer that operations wait for is sent a Ping, if its machine reports a dead process at
+    /// once. A death is noticed after half of it on average; an idle exchange of 64 bytes costs some microseconds on
+    /// either side.
     pub monitored_keepalive: Duration,
-    /// The time that a closed link goes on trying to deliver accepted packets.
+    /// Time that a closed link continues to deliver accepted packets.
     pub linger: Duration,
-    /// Largest datagram to be tried, whatever the service can do.
+    /// Largest datagram in bytes to be tried, whatever the service can do.
     pub datagram_max: usize,
-    /// Largest body of a packet. The same at both ends: nothing larger is taken in.
+    /// Largest body of a packet in bytes, equal at both ends: larger ones are rejected.
     pub packet_max: usize,
-    /// Largest body of a message that is sent with its data, at most 512 KiB: so much is taken in from any peer.
+    /// Largest body in bytes of a message sent with its data, at most 512 KiB, which every peer accepts.
     pub streamed_max: usize,
-    /// Largest body of a data packet. The same at both ends.
+    /// Largest body of a data packet in bytes, equal at both ends.
     pub data_max: usize,
     /// Bytes of a large message that the receiver requests at once.
     pub pull_block: usize,
-    /// Limit of data links that a session has: 0, or 1, since further ones would take the same path.
+    /// Maximum number of data links of a session: 0 or 1, because further ones would take the same path.
     pub data_links: u32,
-    /// Links altogether; callers beyond it are not answered.
+    /// Maximum number of links; callers beyond it get no answer.
     pub max_links: usize,
-    /// Percent, 1 to 100, that one source may have of the places that others leave, of those it opens;
-    /// of the memory of closed sessions as well.
+    /// Percentage, 1 to 100, of the slots left by other sources that the links opened by one source may have; also of
+    /// the memory for closed sessions.
     pub source_share: u8,
-    /// Payloads are summed even where the service is safe.
+    /// Whether payloads have a checksum even if the service is safe.
     pub always_sum: bool,
-    /// The supply of memory.
+    /// Memory reserved for work under way.
     pub supply: Supply,
     /// Number of the first segment on every link, for tests of the wrap. `None`: random.
     pub first_seq: Option<u32>,
 }
 
-/// Largest body of an eager message that is taken in: releases without data links send 512 KiB.
+/// Largest body in bytes of an eager message that is received: releases without data links send 512 KiB.
 pub(super) const EAGER_TAKEN: usize = 512 << 10;
 
 impl Default for ReliableConfig {

@@ -1,14 +1,14 @@
-//! The reordering wait: how long after later arrivals a segment is declared lost (RFC 8985).
+//! Reordering wait: how long after later arrivals a segment is declared lost (RFC 8985).
 //!
 //! ```text
-//!   sent          typical: smoothed round trip     reordered ones came
+//!   sent          typical: smoothed round trip     reordered ones arrived
 //!    |------------------------|---------- extra ---------|--1/8--|
 //!    |  not lost, however many later ones have arrived           |  lost
 //! ```
 //!
-//! Until a segment arrives of which three later ones have arrived before, three are enough and there
-//! is no wait: on a path that keeps the order a loss is found at once. On a path that reorders each
-//! loss costs the wait, at most a round trip more (as the window of RACK, RFC 8985, section 6.2).
+//! Until a segment arrives after three later ones, three later arrivals are enough and there is no wait: on a path that
+//! keeps the order a loss is detected at once. On a path that reorders, each loss costs the wait, at most a round trip
+//! more (as the window of RACK, RFC 8985, section 6.2).
 //!
 //! Owns: the longest delay of a reordered segment in the last 5 to 10 seconds.
 //! Out of scope: segments, clocks.
@@ -17,19 +17,17 @@ use super::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// The reordering of one path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reordering {
-    /// The longest time beyond the typical round trip that a reordered segment took. Microseconds,
-    /// rounded up: 0 is "none".
+    /// Longest time in microseconds, rounded up, that a reordered segment took beyond the smoothed round trip; 0: none.
     extra: u32,
-    /// The time at which that was.
+    /// Time of that segment's arrival.
     at: Instant,
 }
 
-/// After so long a shorter delay replaces the longest, and after twice as long without one the path is
-/// taken to keep the order. RFC 8985 forgets after 16 losses, which on a bad link are nothing, and each
-/// time it forgets a window's worth is sent twice.
+/// Time after which a shorter delay replaces the longest; after twice this time without reordering, the path is taken
+/// to keep the order. RFC 8985 forgets after 16 losses, which on a bad link is very soon, and each time it forgets, a
+/// window's worth is sent twice.
 const LASTS: Duration = Duration::from_secs(5);
 
 impl Reordering {
@@ -40,7 +38,7 @@ impl Reordering {
         }
     }
 
-    /// A segment arrived `age` after it was sent, and three later ones before it.
+    /// Records that a segment arrived `age` after it was sent, and after three later ones.
     pub(super) fn on_reordered(&mut self, now: Instant, age: Duration, rtt: &Rtt) {
         let smoothed = rtt.srtt().unwrap_or_default();
         let extra = age.saturating_sub(smoothed).min(smoothed);
@@ -51,7 +49,7 @@ impl Reordering {
         }
     }
 
-    /// The time after its sending in which a segment is not declared lost because of later arrivals.
+    /// Returns the time after its sending in which a segment is not declared lost because of later arrivals.
     pub(super) fn wait(&self, now: Instant, rtt: &Rtt) -> Duration {
         if self.extra == 0 || now.since(self.at) >= 2 * LASTS {
             return Duration::ZERO;
@@ -84,7 +82,7 @@ mod tests {
         for at in [s(0), s(4), s(100)] {
             assert_eq!(reordering.wait(at, &rtt(10 * MS)), Duration::ZERO);
         }
-        // Not even a measurement: nothing can be said about what is typical.
+        // Without a measurement, the smoothed round trip is unknown.
         let unknown = Rtt::new(&ReliableConfig::default());
         reordering.on_reordered(s(100), MS, &unknown);
         assert!(reordering.wait(s(100), &unknown) < MS);
@@ -96,7 +94,7 @@ mod tests {
         reordering.on_reordered(s(100), 24 * MS, &rtt);
         let wait = reordering.wait(s(100), &rtt);
         assert!(wait >= 27 * MS && wait < 28 * MS, "{wait:?}");
-        // One that came sooner changes nothing.
+        // A segment with a shorter delay changes nothing.
         reordering.on_reordered(s(101), 20 * MS, &rtt);
         assert_eq!(reordering.wait(s(101), &rtt), wait);
         reordering.on_reordered(s(102), 25 * MS, &rtt);

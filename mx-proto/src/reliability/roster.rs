@@ -1,18 +1,18 @@
-//! The links of a port: the active ones, and the suspended ones.
+//! Roster: the links of a port, active and suspended.
 //!
 //! ```text
 //!   awake     Box<Link>             windows, estimates, searches: 1.2 KiB
 //!     |  ^
 //!     |  `- it is used
-//!     `---- a second without a segment either way, nothing in flight, no ACK, Ping or probe due
+//!     `---- a second without a segment in either direction, nothing in flight, no ACK, Ping or probe due
 //!     v
 //!   suspended Box<SuspendedLink>    cookies, numbers, properties of the path: 0.2 KiB
 //! ```
 //!
-//! A look-up resumes a suspended link. The Ping of a keep-alive resumes it for a moment, and it is
-//! suspended again as soon as that is answered.
+//! A look-up resumes a suspended link. The Ping of a keep-alive resumes it for a moment; it is suspended again as soon
+//! as the Ping is answered.
 //!
-//! Suspension keeps an idle peer below 2 KiB: the layers above a link take 1.1 KiB of a server with 10 000 clients.
+//! Suspension keeps an idle peer below 2 KiB: the layers above a link take 1.1 KiB on a server with 10 000 clients.
 //!
 //! Owns: the links.
 
@@ -29,14 +29,13 @@ use crate::time::Instant;
 use crate::timer::TimerId;
 use std::time::Duration;
 
-/// A link that was quiet for so long gives back what memory it holds.
+/// Time without traffic after which a link frees memory.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 
-/// All links of a port.
 #[derive(Debug)]
 pub(super) struct Roster<A> {
     places: Table<LinkId, RosterEntry<A>>,
-    /// The settings of resumed links.
+    /// Settings for resumed links.
     config: ReliableConfig,
     datagram_max: usize,
 }
@@ -47,13 +46,13 @@ enum RosterEntry<A> {
     Suspended(Box<SuspendedLink<A>>),
 }
 
-/// A suspended link: nothing waits for anything, and its data channel is proven.
+/// A suspended link: nothing waits on it, and its data channel is proven.
 #[derive(Debug)]
 struct SuspendedLink<A> {
     address: A,
     data: A,
     session: SuspendedSession,
-    /// The fragment that is delivered next.
+    /// Number of the fragment to be delivered next.
     fragment: u32,
     timer: Option<(Instant, TimerId)>,
     known: bool,
@@ -62,7 +61,6 @@ struct SuspendedLink<A> {
 }
 
 impl<A: Copy + Eq> Roster<A> {
-    /// An empty roster for a port of these settings.
     pub(super) fn new(config: ReliableConfig, datagram_max: usize) -> Self {
         Self {
             places: Table::default(),
@@ -75,7 +73,7 @@ impl<A: Copy + Eq> Roster<A> {
         self.places.len()
     }
 
-    /// The number of suspended links. Checks all.
+    /// Returns the number of suspended links. Cost: O(n).
     pub(super) fn suspended(&self) -> usize {
         let all = self.places.iter();
         all.filter(|(_, place)| matches!(place, RosterEntry::Suspended(_)))
@@ -87,7 +85,6 @@ impl<A: Copy + Eq> Roster<A> {
         id.at_port(self.config.port)
     }
 
-    /// A link, awake.
     #[inline]
     pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link<A>> {
         let place = self.places.get_mut(id)?;
@@ -101,7 +98,8 @@ impl<A: Copy + Eq> Roster<A> {
         }
     }
 
-    /// Removes a link. It stays in its box: on the stack it would lie below everything that a failed link sets off.
+    /// Removes a link. It stays in its box, because on the stack it would lie below everything that a failed link sets
+    /// off.
     pub(super) fn remove(&mut self, id: LinkId) -> Option<Box<Link<A>>> {
         Some(match self.places.remove(id)? {
             RosterEntry::Awake(link) => link,
@@ -109,16 +107,16 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// The address of a link's peer, and whether it is monitored. Resumes none.
+    /// Returns the address of a link's peer, and whether it is monitored. Resumes no link.
     pub(super) fn monitored(&self, id: LinkId) -> Option<(A, bool)> {
         Some(match self.places.get(id)? {
             RosterEntry::Awake(link) => (link.address, link.session.keep_alive.monitored.is_some()),
-            // One that is monitored is not suspended.
+            // A monitored link is not suspended.
             RosterEntry::Suspended(suspended) => (suspended.address, false),
         })
     }
 
-    /// All links, and their peers' addresses. Resumes none.
+    /// Returns all links with their peers' addresses. Resumes no link.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (LinkId, A)> {
         self.places.iter().map(|(id, place)| {
             let address = match place {
@@ -129,7 +127,7 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// The cookies of a link's session, the caller's first. Resumes none.
+    /// Returns the cookies of a link's session, the caller's first. Resumes no link.
     pub(super) fn cookies(&self, id: LinkId) -> Option<Binding> {
         let (ours, theirs, called) = match self.places.get(id)? {
             RosterEntry::Awake(link) => (link.session.ours, link.session.theirs, link.called),
@@ -145,12 +143,12 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// The time of the last valid datagram from a link's peer. Resumes none.
+    /// Returns the time of the last valid datagram from a link's peer. Resumes no link.
     pub(super) fn heard_at(&self, id: LinkId) -> Option<Instant> {
         self.figures(id)?.heard_at
     }
 
-    /// The figures of a link, for tools. Resumes none.
+    /// Returns the figures of a link, for tools. Resumes no link.
     pub(super) fn figures(&self, id: LinkId) -> Option<LinkFigures> {
         Some(match self.places.get(id)? {
             RosterEntry::Awake(link) => link.session.figures(),
@@ -158,7 +156,6 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// Suspends a link, if it can be.
     #[inline]
     pub(super) fn suspend(&mut self, now: Instant, id: LinkId) {
         let Some(place) = self.places.get_mut(id) else {
@@ -177,7 +174,7 @@ impl<A: Copy + Eq> Roster<A> {
 }
 
 impl<A: Copy + Eq> SuspendedLink<A> {
-    /// `None`: something is not done on that link.
+    /// Makes the suspended form of a link. `None`: something still waits on that link.
     fn of(link: &Link<A>) -> Option<Self> {
         let waits = link.blocked.is_some() || link.midway.is_some();
         if waits || link.dirty || link.backlogged || link.trial.is_some() {
@@ -214,7 +211,7 @@ impl<A: Copy + Eq> SuspendedLink<A> {
 mod tests {
     use super::*;
 
-    /// As large as those of kernel UDP and of fabrics together.
+    /// As large as the addresses of kernel UDP and of fabrics together.
     type Address = [u64; 4];
 
     #[test]

@@ -1,9 +1,9 @@
-//! The position within a round: what has been given out, and what follows.
+//! Round: the position within a poll of the reliability layer.
 //!
 //! ```text
 //!   begin --> Backlog -----> Datagrams ------> Data --------> Timers --> Over: everything queued is sent
-//!             links whose    of both           of the data
-//!             packets wait   channels          channel, if a Ping came
+//!             links with     of both           of the data
+//!             packets        channels          channel, if a Ping came
 //!
 //!   a batch  [ done ][ done ][ datagram ][ .. ][ .. ]       the service's memory, until its next event
 //!                              |
@@ -13,10 +13,10 @@
 //!                                       `- Placed
 //! ```
 //!
-//! Up, Down and Writable are queued, and given out before anything else. A link may be closed after any event: its
-//! queued events and its position here are forgotten.
+//! Up, Down and Writable events are queued and returned before any other. A link may be closed after any event; its
+//! queued events and its position here are then forgotten.
 //!
-//! Owns: the events that are queued, the kept body that is lent.
+//! Owns: the queued events, the kept body that is lent.
 //! Out of scope: the contents of datagrams and chunks.
 
 use super::links::{Links, shared};
@@ -33,26 +33,24 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::vec;
 
-/// The position within a round.
 #[derive(Debug)]
 pub(super) struct Round<A> {
     pub(super) now: Instant,
-    /// Datagrams to ask the service for, about.
+    /// Approximate number of datagrams to request from the service.
     pub(super) datagrams: usize,
-    /// Packets that may still be given out.
+    /// Number of packets that may still be returned.
     pub(super) packets: usize,
     pub(super) stage: Stage,
-    /// Something has happened in this round.
+    /// Whether anything has happened in this round.
     pub(super) any: bool,
     events: VecDeque<PortEvent>,
-    /// Links of the backlog whose turn has not come.
+    /// Links of the backlog that have not had their turn.
     backlog: vec::IntoIter<LinkId>,
     pub(super) batch: Option<Batch<A>>,
     pub(super) current: Option<Current>,
     body: Body,
 }
 
-/// The stages of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Backlog,
@@ -62,35 +60,33 @@ pub(super) enum Stage {
     Over,
 }
 
-/// The position within a batch.
 #[derive(Debug)]
 pub(super) struct Batch<A> {
     from: (Channel, A),
     segment: usize,
-    /// The next datagram's first byte.
+    /// Offset of the next datagram.
     at: usize,
 }
 
-/// The link whose packets are given out.
+/// Link whose packets are being returned.
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) link: LinkId,
-    /// The position in the batch of the chunk that has come; empty if none has.
+    /// Range of the latest chunk in the batch; empty if there is none.
     pub(super) chunk: Range<usize>,
-    /// The header of the packet that the chunk is, if it has not been given out.
+    /// Header of the packet that the chunk is, if it has not been returned; `None` otherwise.
     pub(super) whole: Option<HeaderBytes>,
-    /// A fast receive: everything else about the link is left for later.
+    /// Whether this is a fast receive, with the bookkeeping deferred.
     pub(super) fast: bool,
 }
 
-/// The body of the last event.
 #[derive(Debug, Default)]
 enum Body {
     #[default]
     Empty,
-    /// Bytes of the batch.
+    /// Range of bytes in the batch.
     Lent(Range<usize>),
-    /// Bytes that were kept for that link, from that offset on.
+    /// Bytes that were kept for this link, from this offset on.
     Kept(LinkId, Vec<u8>, usize),
 }
 
@@ -112,7 +108,7 @@ impl<A> Default for Round<A> {
 }
 
 impl<A> Batch<A> {
-    /// Datagrams from there, `segment` bytes each.
+    /// Makes the position at the start of a batch of datagrams from one sender, `segment` bytes each.
     pub(super) fn new(from: (Channel, A), segment: usize) -> Self {
         Self {
             from,
@@ -123,12 +119,11 @@ impl<A> Batch<A> {
 }
 
 impl<A> Round<A> {
-    /// Queues an event.
     pub(super) fn queue(&mut self, event: PortEvent) {
         self.events.push_back(event);
     }
 
-    /// The body of the last event, with the service's bytes.
+    /// Returns the body of the last event; `bytes`: the service's batch.
     #[inline]
     pub(super) fn body<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         let body = match &self.body {
@@ -141,7 +136,6 @@ impl<A> Round<A> {
 }
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
-    /// Begins a round: so many packets may be given out.
     pub(super) fn begin(&mut self, now: Instant, budget: usize) {
         let finished = self.finish_fast_receive();
         self.fast = finished.is_none();
@@ -156,7 +150,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         (round.any, round.backlog) = (any, backlog);
     }
 
-    /// The body of the last event is not lent any more.
+    /// Ends the lending of the last event's body.
     #[inline]
     pub(super) fn take_back(&mut self) {
         if let Body::Kept(id, bytes, 0) = std::mem::take(&mut self.round.body)
@@ -166,7 +160,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// The next event of what has been taken in.
+    /// Returns the next event of the data received so far.
     #[inline]
     pub(super) fn next_event(&mut self) -> Option<PortEvent> {
         loop {
@@ -205,7 +199,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Takes in the next datagram of the batch. False: there is none.
+    /// Handles the next datagram of the batch. Returns false if there is none.
     #[inline]
     pub(super) fn next_datagram(&mut self, bytes: &[u8]) -> bool {
         let Some(batch) = &mut self.round.batch else {
@@ -224,7 +218,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         true
     }
 
-    /// Begins with the packets of the next link of the backlog. False: there is none.
+    /// Begins with the packets of the next link of the backlog. Returns false if there is none.
     pub(super) fn next_of_backlog(&mut self) -> bool {
         let next = self.round.backlog.next();
         self.round.current = next.map(|link| Current {
@@ -236,7 +230,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         next.is_some()
     }
 
-    /// Answers the [`PortEvent::Part`] that was given out last, with the service's bytes.
+    /// Answers the [`PortEvent::Part`] that was returned last; `bytes`: the service's batch.
     pub(super) fn answer<M: Memory>(&mut self, place: Option<Place<'_, M>>, bytes: &[u8]) {
         let Some(Current { link, chunk, .. }) = &self.round.current else {
             return;
@@ -247,13 +241,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         });
     }
 
-    /// Nothing more of a link is given out.
+    /// Forgets the events of a closed link.
     pub(super) fn forget(&mut self, id: LinkId) {
         self.round.events.retain(|event| event.link() != Some(id));
         self.round.current.take_if(|current| current.link == id);
     }
 
-    /// Calls the reassembly of a link, and keeps the count of what is kept early.
+    /// Calls the reassembly of a link, and updates the count of early bytes.
     #[inline]
     pub(super) fn reassemble<T>(
         &mut self,
@@ -267,7 +261,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         Some(result)
     }
 
-    /// All packets of a link that can be given out now have been: its peer may wait for the room that they took.
+    /// Ends the turn of a link whose packets have been returned; its peer may wait for the receive window that they
+    /// used.
     fn settle(&mut self, id: LinkId) {
         let (now, limit) = (self.round.now, self.window_limit());
         self.note_backlog(id);

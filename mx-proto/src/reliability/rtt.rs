@@ -1,34 +1,34 @@
-//! Round-trip time and RTO: RFC 6298, section 2.
+//! RTT: round-trip time and RTO (RFC 6298, section 2).
 //!
 //! ```text
 //!   first sample r:   srtt = r            rttvar = r / 2
 //!   every other:      rttvar += (|srtt - r| - rttvar) / 4
 //!                     srtt  += (r - srtt) / 8
-//!   time-out = (srtt + 4 * rttvar + delay of ACKs) * 2^back-off, between floor and cap
+//!   RTO = (srtt + 4 * rttvar + delay of ACKs) * 2^back-off, between floor and cap
 //!
-//!   min:   | this half: 5 s, growing |   the path without queues: the least of both halves
-//!          | the half before         |
+//!   min:   | this half: 5 s, growing |   the path without queues: the minimum of both halves
+//!          | the previous half       |
 //! ```
 //!
 //! Owns: the estimate.
-//! Out of scope: segments, clocks. The caller gives only samples of segments sent once.
+//! Out of scope: segments, clocks. The caller provides only samples of segments sent once.
 
 use super::reliable_config::ReliableConfig;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// The estimate for one peer. Nanoseconds throughout.
+/// Estimate for one peer, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rtt {
-    /// 0: nothing has been measured.
+    /// Smoothed round-trip time; 0: nothing has been measured.
     srtt: u64,
     rttvar: u64,
     latest: u64,
-    /// The time of the latest sample.
+    /// Time of the latest sample.
     at: Instant,
-    /// The least of this half of the window, and of the one before.
+    /// Smallest sample of this half of the window, and of the previous one.
     min_rtt: [u64; 2],
-    /// The time at which this half began.
+    /// Time at which this half began.
     half: Instant,
     ack_delay: u64,
     first: u64,
@@ -37,7 +37,6 @@ pub(super) struct Rtt {
     back_off: u32,
 }
 
-/// The estimate kept by a suspended link. Nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SavedRtt {
     srtt: u64,
@@ -46,7 +45,7 @@ pub(super) struct SavedRtt {
 }
 
 impl SavedRtt {
-    /// See [`Rtt::srtt`].
+    /// Returns the smoothed round-trip time; see [`Rtt::srtt`].
     pub(super) fn srtt(self) -> Option<Duration> {
         measured(self.srtt)
     }
@@ -56,12 +55,11 @@ fn measured(srtt: u64) -> Option<Duration> {
     (srtt > 0).then(|| Duration::from_nanos(srtt))
 }
 
-/// Doublings after which any time-out is at its cap; keeps the shift in range.
+/// Maximum number of doublings, after which any RTO is at its cap; keeps the shift in range.
 const BACK_OFF_MAX: u32 = 16;
 
-/// Half of the time after which the least sample is forgotten. 10 s together is BBR's figure:
-/// seldom enough that queues of our own making do not pass for the path, often enough for a path that
-/// has really become longer.
+/// Half of the time after which the minimum is forgotten. 10 s in total is BBR's figure: rare enough that our own
+/// queues do not pass for the path, often enough for a path that has really become longer.
 const HALF: Duration = Duration::from_secs(5);
 
 impl Rtt {
@@ -81,7 +79,7 @@ impl Rtt {
         }
     }
 
-    /// The estimate to be kept.
+    /// Returns the estimate to be kept by a suspended link.
     pub(super) fn remembered(&self) -> SavedRtt {
         SavedRtt {
             srtt: self.srtt,
@@ -90,7 +88,7 @@ impl Rtt {
         }
     }
 
-    /// An estimator with the values of a suspended link, as they were `at` that time.
+    /// Makes an estimator from a suspended link's estimate, made `at` that time.
     pub(super) fn recalled(config: &ReliableConfig, at: Instant, known: SavedRtt) -> Self {
         Self {
             srtt: known.srtt,
@@ -101,7 +99,7 @@ impl Rtt {
         }
     }
 
-    /// A segment that was sent once took `sample`. Ends the back-off.
+    /// Adds the sample of a segment that was sent once. Ends the back-off.
     pub(super) fn on_sample(&mut self, now: Instant, sample: Duration) {
         let sample = nanos(sample).clamp(1, LONGEST);
         self.note_min_rtt(now, sample);
@@ -127,39 +125,38 @@ impl Rtt {
         self.min_rtt[0] = self.min_rtt[0].min(sample);
     }
 
-    /// Something new was acknowledged, though perhaps nothing that was sent only once: a step back,
-    /// or a link on which everything has to be sent twice would wait its longest for ever.
+    /// Halves the back-off after a new acknowledgement, even of a retransmission; otherwise a link on which every
+    /// segment must be sent twice would stay at its longest RTO.
     pub(super) fn on_progress(&mut self) {
         self.back_off = self.back_off.saturating_sub(1);
     }
 
-    /// Nothing came in time.
+    /// Doubles the RTO after a time-out.
     pub(super) fn on_timeout(&mut self) {
         self.back_off = (self.back_off + 1).min(BACK_OFF_MAX);
     }
 
-    /// The smoothed round trip (RFC 6298). `None`: nothing has been measured.
+    /// Returns the smoothed round-trip time (RFC 6298). `None`: nothing has been measured.
     pub(super) fn srtt(&self) -> Option<Duration> {
         measured(self.srtt)
     }
 
-    /// The mean deviation of samples (RFC 6298).
+    /// Returns the mean deviation of samples (RFC 6298).
     pub(super) fn rttvar(&self) -> Duration {
         Duration::from_nanos(self.rttvar)
     }
 
-    /// The least sample of the last 5 to 10 seconds that had any: the path without queues.
+    /// Returns the smallest sample of the last 5 to 10 seconds that had any: the path without queues.
     pub(super) fn min(&self) -> Option<Duration> {
         let min_rtt = self.min_rtt[0].min(self.min_rtt[1]);
         (min_rtt < u64::MAX).then(|| Duration::from_nanos(min_rtt))
     }
 
-    /// The sample that was taken at `now`, if one was.
     pub(super) fn sample_at(&self, now: Instant) -> Option<Duration> {
         (self.latest > 0 && self.at == now).then(|| Duration::from_nanos(self.latest))
     }
 
-    /// The time that an undelayed acknowledgement may take.
+    /// Returns the time-out of an acknowledgement that is not delayed.
     pub(super) fn answer(&self) -> Duration {
         if self.srtt == 0 {
             return self.rto_without_backoff();
@@ -168,12 +165,12 @@ impl Rtt {
         Duration::from_nanos(nanos.min(self.cap))
     }
 
-    /// The time that an acknowledgement may take.
+    /// Returns the time-out of an acknowledgement.
     pub(super) fn rto_without_backoff(&self) -> Duration {
         Duration::from_nanos(self.base().min(self.cap))
     }
 
-    /// The retransmission time-out, twice as long for every time-out in a row.
+    /// Returns the retransmission time-out, doubled for every time-out in a row.
     pub(super) fn rto(&self) -> Duration {
         let nanos = self.base().saturating_mul(1 << self.back_off);
         Duration::from_nanos(nanos.min(self.cap))
@@ -188,10 +185,10 @@ impl Rtt {
     }
 }
 
-/// The shortest wait for an acknowledgement that is not to be delayed: twice a timer's inaccuracy.
+/// Shortest time-out of an undelayed acknowledgement in nanoseconds: twice a timer's inaccuracy.
 const QUICKEST: u64 = 100_000;
 
-/// Nothing takes longer; keeps the sums in range.
+/// Largest sample in nanoseconds; keeps the sums in range.
 const LONGEST: u64 = 1 << 40;
 
 fn nanos(span: Duration) -> u64 {

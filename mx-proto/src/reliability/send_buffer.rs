@@ -1,34 +1,34 @@
-//! The bytes of segments that are not acknowledged.
+//! Send buffer: the bytes of unacknowledged segments.
 //!
 //! ```text
 //!   block of 64 KiB, of one fragment                       blocks:  1 KiB | 10 KiB | 64 KiB
-//!   [ header | payload ][ header | payload ][ header | pay ]        in use, or free for the next
+//!   [ header | payload ][ header | payload ][ header | pay ]        in use, or free for reuse
 //!     `---- SegmentPlace ----'   `---- SegmentPlace ----'
 //!     `------------- run_of: a GSO batch -----------------'
 //! ```
 //!
 //! Owns: every accepted and unacknowledged byte, of all links of a port.
 //! Out of scope: links, sequence numbers.
-//! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there are
+//! Cost: reserving, writing and releasing are O(1) for each block and allocate nothing as long as there are
 //! free blocks; an idle send buffer holds nothing after [`SendBuffer::trim`].
 
 use crate::supply::Supply;
 
-/// Bytes in front of every segment's payload that are left for the datagram's header.
+/// Bytes before every segment's payload that are reserved for the datagram's header.
 pub(super) const HEADER_SPACE: usize = 64;
 
-/// Bytes of a block, by class: a tiny fragment; one jumbo frame, or some fragments of a small
-/// message; as much as the largest GSO batch, and the largest datagram there is.
+/// Sizes of blocks in bytes, by class: a tiny fragment; one jumbo frame, or some fragments of a small message; the
+/// largest GSO batch, and the largest datagram.
 const CLASS_BYTES: [usize; 3] = [1 << 10, 10 << 10, 64 << 10];
 
-/// Free blocks kept of each class. 64 large ones, 4 MiB, are what one link has under way at most;
-/// the small ones are kept for as many messages as a window has segments.
+/// Number of free blocks kept of each class. 64 large ones, 4 MiB, are the most that one link has in flight; small ones
+/// are kept for as many messages as a window has segments.
 const CLASS_SPARE: [usize; 3] = [1024, 128, 64];
 
-/// No block.
+/// Stands for no block.
 const NONE: u32 = u32::MAX;
 
-/// The place of one segment: `len` bytes, including those for the header.
+/// Place of one segment: `len` bytes, including the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SegmentPlace {
     pub(super) block: u32,
@@ -37,41 +37,38 @@ pub(super) struct SegmentPlace {
 }
 
 impl SegmentPlace {
-    /// `next` begins where this one ends.
     pub(super) fn adjoins(self, next: Self) -> bool {
         self.block == next.block && self.at + self.len == next.at
     }
 }
 
-/// A segment that has been written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {
     pub(super) place: SegmentPlace,
-    /// Its first byte's place in the fragment.
+    /// Offset of its first byte in the fragment.
     pub(super) offset: u32,
-    /// Bytes of it.
+    /// Length of its payload in bytes.
     pub(super) payload: u32,
 }
 
-/// Some memory.
 #[derive(Debug)]
 struct Block {
-    /// Empty when the entry stands for no memory.
+    /// Memory of the block; empty if the entry is vacant.
     bytes: Box<[u8]>,
     class: u8,
-    /// Segments in it that have not been released.
+    /// Number of segments in the block that have not been released.
     live: u32,
-    /// The one that follows it in a fragment that is being written; or the next vacant entry.
+    /// Next block of a fragment that is being written, or next vacant entry.
     next: u32,
 }
 
-/// The bytes of segments.
+/// Bytes of unacknowledged segments.
 #[derive(Debug)]
 pub(super) struct SendBuffer {
     blocks: Vec<Block>,
     /// Free blocks with memory, by class.
     spare: [Vec<u32>; CLASS_BYTES.len()],
-    /// The first entry without memory.
+    /// First entry without memory.
     vacant: u32,
     bytes: usize,
     limit: usize,
@@ -80,26 +77,26 @@ pub(super) struct SendBuffer {
 
 /// A fragment that is being written.
 ///
-/// Has to be written to its end: what it reserved is released with its segments.
+/// The fragment must be written to its end, because the reserved memory is released with its segments.
 #[derive(Debug)]
 pub(super) struct Writer {
     block: u32,
-    /// The position of the current segment in the block.
+    /// Offset of the current segment in the block.
     at: u32,
-    /// Bytes of the current segment's payload, and how many of them are there.
+    /// Payload length of the current segment; `filled`: bytes of it already written.
     size: u32,
     filled: u32,
-    /// Its offset in the fragment.
+    /// Offset of the current segment in the fragment.
     offset: u32,
-    /// Bytes of the fragment.
+    /// Length of the fragment in bytes.
     len: u32,
-    /// Payload of every segment but the last.
+    /// Payload length of every segment but the last.
     payload: u32,
     finished: bool,
 }
 
 impl SendBuffer {
-    /// A send buffer that never has more than `limit` bytes.
+    /// Makes a send buffer that never has more than `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             blocks: Vec::new(),
@@ -111,19 +108,18 @@ impl SendBuffer {
         }
     }
 
-    /// Sets the supply of memory.
     pub(super) fn from(self, supply: Supply) -> Self {
         Self { supply, ..self }
     }
 
-    /// Bytes in all blocks, those that are free included.
+    /// Returns the number of bytes in all blocks, free ones included.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Reserves what a fragment of `len` bytes needs that is cut into segments of at most
-    /// `payload` bytes. `None`: the limit is reached, or `payload` is no size for a segment.
+    /// Reserves memory for a fragment of `len` bytes, cut into segments of at most `payload` bytes. `None`: the limit
+    /// is reached, or `payload` is no valid size.
     pub(super) fn writer(&mut self, len: usize, payload: usize) -> Option<Writer> {
         let stride = HEADER_SPACE + payload;
         let largest = CLASS_BYTES[CLASS_BYTES.len() - 1];
@@ -162,13 +158,13 @@ impl SendBuffer {
         })
     }
 
-    /// The bytes of a segment, with the room for its header. Empty if there is no such segment.
+    /// Returns the bytes of a segment, including the space for its header. Empty if there is no such segment.
     #[inline]
     pub(super) fn bytes_of(&mut self, place: SegmentPlace) -> &mut [u8] {
         self.run_of(place, place)
     }
 
-    /// All segments from `first` to `last`, which lie one behind the other in one block.
+    /// Returns the bytes of all segments from `first` to `last`, which are adjacent in one block.
     #[inline]
     pub(super) fn run_of(&mut self, first: SegmentPlace, last: SegmentPlace) -> &mut [u8] {
         debug_assert_eq!(first.block, last.block);
@@ -179,7 +175,7 @@ impl SendBuffer {
         run.unwrap_or_default()
     }
 
-    /// A segment is no longer needed. Its block goes back when all segments in it have.
+    /// Releases a segment. Its block becomes free when all segments in it have been released.
     #[inline]
     pub(super) fn release(&mut self, place: SegmentPlace) {
         let Some(block) = self.blocks.get_mut(place.block as usize) else {
@@ -192,7 +188,6 @@ impl SendBuffer {
         }
     }
 
-    /// Lets go of all free memory.
     pub(super) fn trim(&mut self) {
         for class in 0..CLASS_BYTES.len() {
             for index in std::mem::take(&mut self.spare[class]) {
@@ -205,7 +200,7 @@ impl SendBuffer {
         }
     }
 
-    /// Gives memory back, unless something is under way that will want memory again soon.
+    /// Frees memory, unless segments are in use and memory will be needed again soon.
     pub(super) fn trim_if_idle(&mut self) {
         let spare = self.spare.iter().zip(CLASS_BYTES);
         let free: usize = spare.map(|(blocks, bytes)| blocks.len() * bytes).sum();
@@ -214,7 +209,7 @@ impl SendBuffer {
         }
     }
 
-    /// A block of at least `need` bytes for so many segments.
+    /// Takes a block of at least `need` bytes for `live` segments.
     fn reserve(&mut self, need: usize, live: u32) -> Option<u32> {
         let class = CLASS_BYTES.iter().position(|&bytes| need <= bytes)?;
         let index = match self.spare[class].pop() {
@@ -274,7 +269,7 @@ impl SendBuffer {
         self.vacant = index;
     }
 
-    /// Gives back a chain of blocks of which nothing has been written.
+    /// Frees a chain of blocks into which nothing has been written.
     fn give_up(&mut self, mut index: u32) {
         while let Some(block) = self.blocks.get_mut(index as usize) {
             block.live = 0;
@@ -286,8 +281,7 @@ impl SendBuffer {
 }
 
 impl Writer {
-    /// Adds bytes to the fragment; what goes beyond its length is left out. `done` is told of
-    /// every segment that is complete.
+    /// Adds bytes to the fragment; excess bytes are ignored. Calls `done` with every complete segment.
     pub(super) fn push(
         &mut self,
         send_buffer: &mut SendBuffer,
@@ -308,8 +302,8 @@ impl Writer {
         }
     }
 
-    /// Ends the fragment, with zeros if bytes are missing: memory that was shorter than promised
-    /// leaves a fragment that must still end. Also what makes an empty fragment a segment.
+    /// Completes the fragment, with zeros if bytes are missing: memory that was shorter than promised leaves a fragment
+    /// that must still end. Makes an empty fragment a segment, too.
     pub(super) fn fill_up(
         &mut self,
         send_buffer: &mut SendBuffer,
@@ -355,8 +349,7 @@ impl Writer {
         self.size = self.payload.min(self.len - self.offset);
         self.filled = 0;
         self.finished = self.size == 0;
-        // Only the last block of a fragment holds fewer than `a_block` segments, and the fragment
-        // ends with it.
+        // Only the last block of a fragment holds fewer than `a_block` segments, and the fragment ends with it.
         let largest = CLASS_BYTES[CLASS_BYTES.len() - 1];
         if !self.finished && (self.at + stride) as usize > largest {
             self.at = 0;

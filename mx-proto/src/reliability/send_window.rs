@@ -1,4 +1,4 @@
-//! The segments to one peer that are in flight or wait to be sent.
+//! Send window: the segments to one peer that are in flight or wait to be sent.
 //!
 //! ```text
 //!         first                         fresh               right edge, in bytes
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Owns: the place of each segment's bytes until it is acknowledged, and its state.
-//! Out of scope: clocks, the wire format. A segment counts with its header, as on the path and at its
+//! Out of scope: clocks, the wire format. The size of a segment includes its header, as on the path and at its
 //! receiver.
-//! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an acknowledgement
+//! Cost: push, send and acknowledge are O(1) for each segment without loss; with holes, an acknowledgement
 //! looks at the segments from the first hole to the highest that has arrived.
 
 use self::detection::AckOutcome;
@@ -24,46 +24,43 @@ use std::time::Duration;
 
 mod detection;
 
-/// The contents of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Content {
     pub(super) place: SegmentPlace,
-    /// The fragment it is a part of.
     pub(super) fragment: u32,
-    /// The offset of this part.
+    /// Offset of the segment in the fragment.
     pub(super) offset: u32,
-    /// Bytes of the fragment.
+    /// Length of the fragment in bytes.
     pub(super) fragment_len: u32,
-    /// Bytes of this part.
+    /// Length of the segment's payload in bytes.
     pub(super) payload: u32,
     pub(super) flags: u16,
-    /// Checksum of the payload, if there is one.
+    /// Checksum of the payload, if the flags say that there is one.
     pub(super) crc: u32,
-    /// Takes the command channel when it goes out for the first time.
+    /// Whether the segment takes the command channel when it is sent first.
     pub(super) tiny: bool,
 }
 
-/// A segment as it is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Outgoing {
     pub(super) seq: Seq,
     pub(super) content: Content,
     pub(super) channel: Channel,
-    /// The segment has been sent before.
+    /// Whether the segment has been sent before.
     pub(super) again: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SegmentState {
-    /// Arrived; its bytes have been given back.
+    /// The segment has arrived, and its bytes have been released.
     Free,
     ToSend,
     InFlight(Sending),
-    /// Taken for lost; this is how it was sent last.
+    /// The segment was declared lost; the data describes its last transmission.
     ToResend(Sending),
 }
 
-/// A transmission of a segment.
+/// Transmission of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Sending {
     at: Instant,
@@ -76,50 +73,48 @@ struct Sending {
 struct SegmentSlot {
     content: Content,
     state: SegmentState,
-    /// The number of times it has been sent.
+    /// Number of times that the segment has been sent.
     sends: u32,
-    /// The time of the transmission before the last, if there was one.
+    /// Time of the transmission before the last, if there was one.
     earlier: Instant,
-    /// The segment was declared lost because of later arrivals.
+    /// Whether the segment was declared lost because of later arrivals.
     reordered: bool,
 }
 
-/// The result of an acknowledgement.
+/// Result of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Acked {
-    /// Segments that are now known to be there and were not before, and their bytes.
+    /// Number of segments newly known to have arrived; `bytes`: their size.
     pub(super) segments: u32,
     pub(super) bytes: u64,
-    /// Bytes of the largest of them.
+    /// Size of the largest of them in bytes.
     pub(super) largest: u32,
-    /// The round trip of the latest of them, of those sent only once (Karn's rule).
+    /// Round-trip time of the latest of them that was sent only once (Karn's rule); `None`: there is none.
     pub(super) rtt: Option<Duration>,
-    /// Segments that now count as lost, and their bytes.
+    /// Number of segments newly declared lost; `lost_bytes`: their size.
     pub(super) lost_segments: u32,
     pub(super) lost_bytes: u64,
-    /// The time at which the latest of those was sent.
+    /// Time at which the latest of the lost segments was sent.
     pub(super) lost_sent_at: Option<Instant>,
-    /// Most of them in a row.
+    /// Largest number of lost segments in a row.
     pub(super) lost_run: u32,
-    /// The maximum number of times that one of them has been sent.
+    /// Maximum number of times that one of the lost segments has been sent.
     pub(super) lost_sends: u32,
-    /// The time at which the next will be declared lost, if it has not arrived by then.
+    /// Time at which the next segment will be declared lost unless it arrives; `None`: there is none.
     pub(super) lost_next: Option<Instant>,
-    /// Segments that had been taken for lost and were not, for they came too soon after they had
-    /// been sent again, or before that; and their bytes.
+    /// Number of segments that had been declared lost by mistake, because they arrived before their retransmission
+    /// could, or before it was sent; `spurious_bytes`: their size.
     pub(super) spurious_segments: u32,
     pub(super) spurious_bytes: u64,
-    /// The time at which the first of those had been sent, the transmission that arrived.
+    /// Earliest time at which the transmission of such a segment that arrived had been sent.
     pub(super) spurious_sent_at: Option<Instant>,
-    /// The longest time that a reordered segment took: without a reordering wait it would have been
-    /// declared lost.
+    /// Longest time that a reordered segment took; without a reordering wait it would have been declared lost.
     pub(super) reordered: Option<Duration>,
-    /// Segments at the left edge were acknowledged: the window moved.
+    /// Whether segments at the left edge were acknowledged, so that the window moved.
     pub(super) moved: bool,
 }
 
 impl Acked {
-    /// Further losses.
     pub(super) fn add(&mut self, more: Self) {
         self.lost_segments += more.lost_segments;
         self.lost_bytes += more.lost_bytes;
@@ -129,13 +124,13 @@ impl Acked {
     }
 }
 
-/// The criterion that distinguishes a lost segment from a reordered one.
+/// Criterion that distinguishes a lost segment from a reordered one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct LossDetection {
-    /// The least time in which a segment can be sent and acknowledged. If it is acknowledged sooner
-    /// after it was sent again, it had arrived before.
+    /// Minimum time from sending a segment to its acknowledgement. If a retransmission is acknowledged sooner, the
+    /// original had arrived.
     pub(super) least: Duration,
-    /// For so long after it was sent a reordered segment is not declared lost.
+    /// Time after sending in which a reordered segment is not declared lost.
     pub(super) wait: Duration,
 }
 
@@ -143,25 +138,24 @@ pub(super) struct LossDetection {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BadAck;
 
-/// The sending half of one link.
+/// Sending half of one link.
 #[derive(Debug)]
 pub(super) struct SendWindow {
     first: Seq,
     slots: VecDeque<SegmentSlot>,
     /// Index in `slots` of the first segment never sent.
     fresh: usize,
-    /// No segment from this index on has arrived.
+    /// Index from which on no segment has arrived.
     highest: usize,
-    /// Index of the first segment that is to be sent again, if `lost` is not 0.
+    /// Index of the first segment to be retransmitted, if `lost` is not 0.
     resend: usize,
     counts: Counts,
-    /// Bytes of all segments ever before `first`.
+    /// Size of all segments ever before `first`, in bytes.
     acked_total: u64,
-    /// Bytes of all segments ever before `fresh`.
+    /// Size of all segments ever before `fresh`, in bytes.
     sent_total: u64,
-    /// The limit of `sent_total`.
+    /// Limit of `sent_total`.
     allowed_total: u64,
-    /// Transmissions on each channel.
     transmissions: [u64; 2],
     capacity: u16,
 }
@@ -171,16 +165,16 @@ pub(super) struct SendWindow {
 struct Counts {
     in_flight: u32,
     in_flight_bytes: u64,
-    /// Segments that are to be sent again.
+    /// Number of segments to be retransmitted.
     lost: u32,
-    /// Bytes of those that are not free.
+    /// Bytes of segments that are not free.
     queued_bytes: u64,
-    /// The latest transmission on each channel that is known to have arrived.
+    /// Latest transmission on each channel that is known to have arrived.
     newest_arrived: [u64; 2],
 }
 
 impl SendWindow {
-    /// `window` is how many bytes the peer said it has room for at first.
+    /// Makes a window; `window`: the peer's first receive window in bytes.
     pub(super) fn new(first: Seq, capacity: u16, window: u32) -> Self {
         Self {
             first,
@@ -197,32 +191,29 @@ impl SendWindow {
         }
     }
 
-    /// Segments it still has room for.
     pub(super) fn free(&self) -> usize {
         usize::from(self.capacity).saturating_sub(self.slots.len())
     }
 
-    /// Nothing waits and everything has been acknowledged.
+    /// Returns whether nothing waits and everything has been acknowledged.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Bytes under way.
     pub(super) fn in_flight_bytes(&self) -> u64 {
         self.counts.in_flight_bytes
     }
 
-    /// The number of transmissions on a channel so far.
     pub(super) fn transmissions(&self, channel: Channel) -> u64 {
         self.transmissions[channel as usize]
     }
 
-    /// Bytes accepted that are not known to have arrived.
+    /// Returns the number of accepted bytes that are not known to have arrived.
     pub(super) fn queued_bytes(&self) -> u64 {
         self.counts.queued_bytes
     }
 
-    /// Adds a segment behind all others. The caller has looked at [`Self::free`].
+    /// Adds a segment at the end. The caller has checked [`Self::free`].
     #[inline]
     pub(super) fn push(&mut self, content: Content) {
         debug_assert!(self.free() > 0, "pushed beyond the window");
@@ -236,7 +227,7 @@ impl SendWindow {
         });
     }
 
-    /// The peer has room for `window` bytes from `ack` on. The edge never moves back. After
+    /// Applies the peer's receive window of `window` bytes from `ack` on. The edge never moves back. Called after
     /// [`Self::on_ack`] with the same number.
     #[inline]
     pub(super) fn on_window(&mut self, ack: Seq, window: u32) {
@@ -247,17 +238,17 @@ impl SendWindow {
         }
     }
 
-    /// Number of the first segment that has not been acknowledged.
+    /// Returns the number of the first segment that has not been acknowledged.
     pub(super) fn first(&self) -> Seq {
         self.first
     }
 
-    /// Bytes that the peer has room for and that have not been sent.
+    /// Returns the unused bytes of the peer's receive window.
     pub(super) fn open_bytes(&self) -> u64 {
         self.allowed_total.saturating_sub(self.sent_total)
     }
 
-    /// The peer has room for nothing that waits, and will not hear from us by itself.
+    /// Returns whether the peer's receive window is closed and nothing is in flight, so that nothing would reopen it.
     pub(super) fn is_stuck(&self) -> bool {
         self.counts.in_flight == 0
             && self.counts.lost == 0
@@ -265,7 +256,7 @@ impl SendWindow {
             && !self.may_send_fresh()
     }
 
-    /// Index of the segment that goes out next: what was lost first, then new ones.
+    /// Returns the index of the segment to be sent next: lost ones first, then new ones.
     #[inline]
     pub(super) fn next(&self) -> Option<usize> {
         if self.counts.lost > 0 {
@@ -278,15 +269,14 @@ impl SendWindow {
         let Some(slot) = self.slots.get(self.fresh) else {
             return false;
         };
-        // A window smaller than a segment still admits one: otherwise both sides would wait for
-        // each other.
+        // A window smaller than a segment still admits one: otherwise both sides would wait for each other.
         self.sent_total + slot.bytes() <= self.allowed_total
             || (self.counts.in_flight == 0
                 && self.counts.lost == 0
                 && self.sent_total < self.allowed_total)
     }
 
-    /// The segment at `index`, as it would go out now.
+    /// Returns the segment at `index`, as it would be sent now.
     #[inline]
     pub(super) fn slot(&self, index: usize) -> Option<Outgoing> {
         let slot = self.slots.get(index)?;
@@ -298,8 +288,8 @@ impl SendWindow {
         })
     }
 
-    /// The number of segments from `index` on, as returned by [`Self::next`], that can be sent as
-    /// one GSO batch of at most so many and so many bytes. At least one.
+    /// Returns how many segments from `index` on, as returned by [`Self::next`], can be sent as one GSO batch within
+    /// these limits; at least one.
     pub(super) fn batch(&self, index: usize, max_segments: usize, max_bytes: usize) -> usize {
         let Some(first) = self.slots.get(index) else {
             return 0;
@@ -329,7 +319,7 @@ impl SendWindow {
         count
     }
 
-    /// The segment at `index` has gone out. Those sent for the first time go out in order.
+    /// Records that the segment at `index` has been sent. New segments are sent in order.
     pub(super) fn on_sent(&mut self, index: usize, channel: Channel, now: Instant) {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
@@ -360,8 +350,8 @@ impl SendWindow {
         self.find_resend();
     }
 
-    /// The peer has everything before `ack`, and of what follows that which `sack` has bits for:
-    /// bit i of word w stands for `ack + 1 + 64 w + i`.
+    /// Handles an acknowledgement: the peer has everything before `ack`, and the later segments marked in `sack`: bit i
+    /// of word w stands for `ack + 1 + 64 w + i`.
     pub(super) fn on_ack(
         &mut self,
         ack: Seq,
@@ -372,7 +362,7 @@ impl SendWindow {
     ) -> Result<Acked, BadAck> {
         let mut outcome = AckOutcome::new(now, detection.least, self.counts.newest_arrived);
         if ack.precedes(self.first) {
-            // Overtaken by a later acknowledgement, which includes this one.
+            // A later acknowledgement, which includes this one, came first.
             return Ok(Acked::default());
         }
         let count = ack.since(self.first) as usize;
@@ -410,12 +400,11 @@ impl SendWindow {
         Ok(acked)
     }
 
-    /// Gives back memory that is not needed now; all of it when nothing waits.
+    /// Frees memory that is not needed now, all of it if nothing waits.
     pub(super) fn shrink(&mut self) {
         self.slots.shrink_to_fit();
     }
 
-    /// The link is gone: all bytes go back.
     pub(super) fn release_all(&mut self, send_buffer: &mut SendBuffer) {
         for slot in std::mem::take(&mut self.slots) {
             if slot.state != SegmentState::Free {
@@ -425,7 +414,7 @@ impl SendWindow {
         *self = Self::new(self.first, self.capacity, 0);
     }
 
-    /// Moves the hint to the first segment that is to be sent again.
+    /// Moves the hint to the first segment to be retransmitted.
     #[inline]
     fn find_resend(&mut self) {
         if self.counts.lost == 0 {
@@ -442,7 +431,6 @@ impl SendWindow {
 }
 
 impl SegmentSlot {
-    /// Bytes of its datagram.
     #[inline]
     fn bytes(&self) -> u64 {
         u64::from(self.content.place.len)
@@ -458,7 +446,7 @@ impl SegmentSlot {
         self.state == SegmentState::ToSend
     }
 
-    /// The channel for its next transmission.
+    /// Returns the channel for the next transmission.
     #[inline]
     fn channel(&self) -> Channel {
         if self.content.tiny && self.sends == 0 {
@@ -469,7 +457,7 @@ impl SegmentSlot {
     }
 }
 
-/// The highest bit that is set in all these words together.
+/// Returns the index of the highest set bit in these words.
 fn highest_bit(words: &[u64]) -> Option<usize> {
     let word = words.iter().rposition(|&word| word != 0)?;
     Some(word * 64 + 63 - words[word].leading_zeros() as usize)

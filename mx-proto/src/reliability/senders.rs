@@ -1,27 +1,27 @@
-//! The number of links that have brought bulk data recently, by which the receive window is divided (incast
+//! Senders: counts the links that have brought bulk data recently, among which the receive window is divided (incast
 //! control).
 //!
 //! ```text
-//!   | this epoch: n | the one before: m |      a share: receive window / max(n, m, 1)
+//!   | this epoch: n | the previous: m |      a share: receive window / max(n, m, 1)
 //! ```
 //!
-//! Owns: two counts. Each link has the epoch in which it was last counted.
+//! Owns: two counts. Each link records the epoch in which it was last counted.
 
 use super::roster::QUIET;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// The number of links that have brought bulk data recently: they share the receive buffer.
+/// Counts of links that have brought bulk data recently and share the receive buffer.
 #[derive(Debug)]
 pub(super) struct Senders {
     epoch: u64,
     now: u32,
     before: u32,
-    /// Bytes that all of them may have under way.
+    /// Bytes that all of them together may have in flight.
     buffer: usize,
 }
 
-/// Time in which senders are counted: some round trips.
+/// Length of an epoch: some round trips.
 const SENDERS_EPOCH: Duration = Duration::from_millis(10);
 
 impl Senders {
@@ -30,13 +30,13 @@ impl Senders {
             epoch: 0,
             now: 0,
             before: 0,
-            // Half, because the kernel's overhead for a small datagram is about its size. A
-            // switch's queue is unknown: all senders together get the window of one alone.
+            // Half, because the kernel's overhead for a small datagram is about its size. A switch's queue is unknown,
+            // so all senders together get the window of one alone.
             buffer: window.min(receive_buffer / 2),
         }
     }
 
-    /// Begins a new epoch if it is time. Returns the present one.
+    /// Begins a new epoch if it is time. Returns the present epoch.
     #[inline]
     pub(super) fn enter(&mut self, now: Instant) -> u64 {
         let epoch = Self::epoch(now);
@@ -54,12 +54,12 @@ impl Senders {
         self.now = self.now.saturating_add(1);
     }
 
-    /// Bytes that each of them may have under way.
+    /// Returns the number of bytes that each sender may have in flight.
     pub(super) fn share(&self) -> usize {
         self.buffer / self.now.max(self.before).max(1) as usize
     }
 
-    /// A peer that last brought data in epoch `last` has done so within a second.
+    /// Returns whether a link that last brought data in epoch `last` has done so within a second.
     pub(super) fn is_recent(now: Instant, last: u64) -> bool {
         let epochs = (QUIET.as_nanos() / SENDERS_EPOCH.as_nanos()) as u64;
         last + epochs > Self::epoch(now)

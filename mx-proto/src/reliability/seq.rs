@@ -1,27 +1,27 @@
-//! Numbers of fragments: 32 bits that wrap.
+//! Sequence numbers: 32 bits that wrap.
 //!
 //! ```text
-//!    ... 2^32-2  2^32-1  0  1  2 ...      a precedes b when b is less than half a circle ahead
+//!    ... 2^32-2  2^32-1  0  1  2 ...      a precedes b if b is less than half a circle ahead
 //! ```
 //!
 //! Out of scope: windows.
 
-/// A serial number.
+/// Sequence number of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Seq(pub(super) u32);
 
 impl Seq {
-    /// The number `count` further on.
+    /// Returns the number `count` further on.
     pub(super) fn ahead(self, count: u32) -> Self {
         Self(self.0.wrapping_add(count))
     }
 
-    /// The distance from `earlier` to this one; more than half a circle when it is behind.
+    /// Returns the distance from `earlier` to this number; more than half a circle if it is behind.
     pub(super) fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// Whether this number comes before `other`.
+    /// Returns whether this number comes before `other`.
     pub(super) fn precedes(self, other: Self) -> bool {
         self != other && other.since(self) <= u32::MAX / 2
     }

@@ -1,17 +1,17 @@
-//! A session with a peer: its life, its numbers, its acknowledgements.
+//! Session with a peer: its state, its sequence numbers, its acknowledgements.
 //!
 //! ```text
 //!   Connecting --Welcome--> Open --close--> Closing --all acknowledged--> over
 //!      |                  |  ^              |
 //!      |     a stranger's |  `- OPENING     |        the called side has no state before the
-//!      |                  |                 |        caller has proven where it is
+//!      |                  |                 |        caller has proven its address
 //!      +---- silence, Reset ----------------+-------------------> over
 //!
 //!   on_header, on_segment    arrivals              transmit   segments and control to send
 //!   on_timer                 time-outs             deadline   of the next timer
 //! ```
 //!
-//! Owns: the state, both windows, and one of each: timers, recovery, keep_alive, answers, ack_policy, pacer, pmtu.
+//! Owns: the state, both windows, and one each of: timers, recovery, keep_alive, answers, ack_policy, pacer, pmtu.
 //! Out of scope: packets of the endpoint, addresses, other sessions.
 
 mod suspended;
@@ -34,52 +34,46 @@ use crate::time::Instant;
 use std::time::Duration;
 pub(super) use suspended::SuspendedSession;
 
-/// A session.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Our cookie.
     pub(super) ours: u64,
-    /// The peer's cookie, 0 until the peer has named itself.
+    /// Peer's cookie, 0 until it is known.
     pub(super) theirs: u64,
     state: State,
-    /// We called, and nothing that belongs to the session has been heard yet.
+    /// Whether we called, and nothing that belongs to the session has been heard yet.
     pub(super) unconfirmed: bool,
     /// Number of times that the peer had forgotten its Welcome.
     again: u32,
-    /// Number of our first segment.
     pub(super) first: Seq,
     pub(super) timers: Timers,
     pub(super) recovery: Recovery,
     pub(super) pacer: Pacer,
     pub(super) pmtu: Pmtu,
-    /// Number of our next fragment.
     pub(super) next_fragment: u32,
-    /// FIN waits for a place.
+    /// Whether a FIN has to be queued when there is room.
     pub(super) fin: bool,
-    /// Number of segments sent again.
     pub(super) resent: u32,
-    /// Bytes of segments that the peer has acknowledged, and of those that have come.
+    /// Bytes of segments that the peer has acknowledged, and of segments received.
     moved: [u64; 2],
     pub(super) recv: RecvWindow,
     acks: AckPolicy,
-    /// Receive window in the last datagram we sent.
+    /// Receive window in the last datagram that we sent, in bytes.
     advertised: u32,
-    /// The peer's last acknowledgement; most datagrams repeat it.
+    /// Peer's last acknowledgement; most datagrams repeat it.
     last_ack: (Seq, u64, u32),
     pub(super) keep_alive: KeepAlive,
     pub(super) answers: Answers,
-    /// The value that the answer to a Probe must have, which proves that the Probe has arrived.
+    /// Value that the answer to a Probe must have, which proves that the Probe has arrived.
     pub(super) proof: u64,
 }
 
-/// The state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Hello has been or is to be sent.
+    /// A Hello has been or is to be sent.
     Connecting {
         began: Instant,
         tries: u32,
-        /// The time of the first of those tries.
+        /// Time of the first of those tries.
         first_at: Instant,
     },
     Open,
@@ -87,28 +81,25 @@ enum State {
     Closing,
 }
 
-/// The peer that began a session, by its first datagram.
+/// Peer that began a session, from its first datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
-    /// Its cookie.
     pub(super) cookie: u64,
-    /// Its first number.
     pub(super) first: Seq,
 }
 
-/// Steps of silence in the time after which a peer is given up.
+/// Number of steps of silence in the time after which a peer is given up.
 const STEPS: u32 = 16;
 
-/// Numbers that may come early: as many as any peer's window has, whatever ours is. 4 KiB of bits,
+/// Size of the receive window in segments: as many as any peer's window has, whatever ours is. Takes 4 KiB of bits
 /// while something is missing.
 const NUMBERS: u16 = 1 << 15;
 
-/// The number of times that Hello is repeated to a peer that forgets its Welcome each time.
+/// Maximum number of times that Hello is repeated to a peer that forgets its Welcome each time.
 const HELLOS_AGAIN: u32 = 4;
 
 impl Session {
-    /// A session that begins with our Hello, or, when `caller` is there, one that they have proven
-    /// to be in.
+    /// Makes a session that begins with our Hello or, with `caller`, one that a peer has proven to be in.
     pub(super) fn new(
         now: Instant,
         ours: u64,
@@ -155,32 +146,30 @@ impl Session {
         }
     }
 
-    /// Packets can be accepted for it.
     pub(super) fn is_open(&self) -> bool {
         self.state == State::Open
     }
 
-    /// We have called and not been answered.
+    /// Returns whether we have called and not been answered.
     pub(super) fn is_connecting(&self) -> bool {
         matches!(self.state, State::Connecting { .. })
     }
 
-    /// Nothing is to be delivered any more.
+    /// Returns whether the session is closing, so that nothing is delivered any more.
     pub(super) fn is_closing(&self) -> bool {
         self.state == State::Closing
     }
 
-    /// Both sides know that the other is in it.
+    /// Returns whether both sides know that the other is in the session.
     pub(super) fn is_settled(&self) -> bool {
         !self.unconfirmed && self.pmtu.data_proven()
     }
 
-    /// Whether the session was closing and everything has arrived.
+    /// Returns whether the session was closing and everything has arrived.
     pub(super) fn is_over(&self) -> bool {
         self.is_closing() && !self.fin && self.recovery.send.is_empty()
     }
 
-    /// The session's figures, for tools.
     pub(super) fn figures(&self) -> LinkFigures {
         LinkFigures {
             round_trip: self.recovery.rtt.srtt(),
@@ -191,7 +180,7 @@ impl Session {
         }
     }
 
-    /// Nothing is under way to the peer or owed to it, and nothing was heard for `span`.
+    /// Returns whether nothing is in flight to the peer or owed to it, and nothing was heard for `span`.
     pub(super) fn is_quiet(&self, now: Instant, span: Duration) -> bool {
         self.recovery.send.is_empty()
             && !self.timers.is_set(Timer::Ack)
@@ -199,7 +188,7 @@ impl Session {
             && now.since(self.keep_alive.heard_at) >= span
     }
 
-    /// The peer's answer to our Hello. True when that opened the session.
+    /// Handles the peer's answer to our Hello. Returns true if it opened the session.
     pub(super) fn on_welcome(&mut self, now: Instant, header: &Header) -> bool {
         let State::Connecting {
             tries, first_at, ..
@@ -222,14 +211,14 @@ impl Session {
         true
     }
 
-    /// Whether the session has been open, but the called peer had forgotten that.
+    /// Returns whether the session has been open before, but the called peer had forgotten it.
     pub(super) fn was_welcome_before(&self) -> bool {
         self.again > 0
     }
 
-    /// Sends Hello again because the peer has forgotten the session just opened, after a pause that
-    /// doubles each time; everything is sent anew. False if something was heard in it, or after too
-    /// many tries: the session ends.
+    /// Sends Hello again because the peer has forgotten the session just opened, after a pause that doubles each time;
+    /// everything is sent again. Returns false if something was heard in the session, or after too many tries: the
+    /// session ends.
     pub(super) fn call_again(&mut self, now: Instant, config: &ReliableConfig) -> bool {
         if !self.unconfirmed || self.state != State::Open || self.again >= HELLOS_AGAIN {
             return false;
@@ -238,7 +227,7 @@ impl Session {
         self.theirs = 0;
         self.state = State::Connecting {
             began: now,
-            // Not 0: the time to the answer is no RTT sample.
+            // Not 0, so that the time to the answer is no RTT sample.
             tries: 1,
             first_at: now,
         };
@@ -251,8 +240,8 @@ impl Session {
         true
     }
 
-    /// Handles the common part of every datagram of an established session. False: the datagram is
-    /// to be dropped.
+    /// Handles the common part of every datagram of an established session. Returns false if the datagram must be
+    /// dropped.
     #[inline]
     pub(super) fn on_header(
         &mut self,
@@ -308,7 +297,7 @@ impl Session {
             stats.bad_acks += 1;
             return false;
         };
-        // Small segments may keep arriving, out of order, where large ones never do.
+        // Small segments may keep arriving out of order where large ones never do.
         self.pmtu.on_progress(acked.moved, acked.largest as usize);
         if acked.segments > 0 {
             self.keep_alive.progress_at = now;
@@ -323,13 +312,13 @@ impl Session {
         true
     }
 
-    /// The service reports the path's maximum size.
+    /// Handles the service's report of the path's maximum size.
     pub(super) fn on_too_large(&mut self, now: Instant, most: usize) {
         self.pmtu.on_too_large(now, most);
         self.recovery.congestion.set_segment(self.pmtu.size());
     }
 
-    /// Classifies a segment, and says when it has to be acknowledged.
+    /// Counts a segment and schedules its acknowledgement.
     #[inline]
     pub(super) fn on_segment(&mut self, now: Instant, header: &Header, verdict: Verdict) {
         if matches!(verdict, Verdict::Next | Verdict::Early) {
@@ -339,13 +328,13 @@ impl Session {
         let due = match verdict {
             Verdict::Next if !asked && !self.recv.has_holes() => self.acks.on_in_order(now),
             Verdict::Next | Verdict::Early if !asked => self.acks.on_early(now),
-            // An old number: our acknowledgement got lost.
+            // An old number: our acknowledgement was lost.
             _ => now,
         };
         self.timers.set_earlier(Timer::Ack, due);
     }
 
-    /// Fragments were given out: perhaps the peer waits to hear that there is room again.
+    /// Tells a peer that may wait for it that its receive window is open again, after packets were delivered.
     pub(super) fn on_drained(&mut self, now: Instant, window: u32, limit: usize) {
         let limit = limit as u32;
         if self.advertised < limit / 4 && window >= limit / 2 {
@@ -353,31 +342,32 @@ impl Session {
         }
     }
 
-    /// Nothing follows: FIN is to be queued behind everything.
+    /// Begins to close: nothing follows, and a FIN is queued after everything else.
     pub(super) fn close(&mut self, until: Instant) {
         self.fin = self.is_open();
         self.state = State::Closing;
         self.timers.set(Timer::Linger, until);
     }
 
-    /// The acknowledgement of everything, sent when the session ends here.
+    /// Returns the acknowledgement of everything, sent when the session ends here.
     pub(super) fn farewell(&self) -> Header {
         self.acknowledging(DatagramKind::Ack, self.advertised)
     }
 
-    /// The service says that a datagram of this session found no socket at the peer's address. True
-    /// when the peer is to be declared dead.
+    /// Handles the service's report that a datagram of this session found no socket at the peer's address. Returns true
+    /// if the peer is to be declared dead.
     pub(super) fn on_refused(&mut self) -> bool {
         self.keep_alive.on_refused() || self.is_connecting()
     }
 
-    /// Records that the peer's data channel is refused, without which a session goes on: the other one is asked.
+    /// Handles a report that the peer's data channel is refused. The session continues without it; a Ping is sent on
+    /// the command channel.
     pub(super) fn on_data_refused(&mut self) {
         self.keep_alive.wanted |= !self.is_connecting();
     }
 
-    /// Excuses a peer for the time in which this process did not look: a look at `now` that was due at `due` counts
-    /// as one step of silence. (A process that is often away detects dead peers, too.)
+    /// Excuses a peer for the time in which this process did not run: a check at `now` that was due at `due` counts as
+    /// one step of silence. (A process that often pauses still detects dead peers.)
     pub(super) fn exclude_pause(&mut self, due: Instant, now: Instant, config: &ReliableConfig) {
         let excused = now.since(due).saturating_sub(config.give_up / STEPS);
         if excused.is_zero() {
@@ -404,7 +394,7 @@ impl Session {
             }
             let timers = &mut self.timers;
             match timer {
-                // `transmit` sends them, and stops the timer once there is room for them.
+                // `transmit` sends them, and stops the timer once there was room for them.
                 Timer::Hello | Timer::Ack => {}
                 Timer::Connect | Timer::Linger => return Some(LinkDown::TimedOut),
                 Timer::Ask => {
@@ -443,7 +433,7 @@ impl Session {
         self.timers.set(Timer::Probe, self.pmtu.deadline());
     }
 
-    /// Records that what was sent has not arrived, or not before it was sent again: perhaps that is because of its size.
+    /// Notes that segments have not arrived, or not before they were retransmitted, perhaps because of their size.
     fn on_nothing_arrived(&mut self, now: Instant, stats: &mut ReliableStats) {
         if self.pmtu.on_timeout(now) {
             stats.black_holes += 1;
@@ -451,18 +441,18 @@ impl Session {
         }
     }
 
-    /// The time at which [`Self::on_timer`] or `transmit` has something to do.
+    /// Returns the time at which [`Self::on_timer`] or `transmit` has something to do.
     #[inline]
     pub(super) fn deadline(&mut self, config: &ReliableConfig) -> Instant {
         self.derive_timers(config);
         if self.is_closing() {
-            // Silence alone is no reason for a look: the session ends soon.
+            // Silence alone needs no check: the session ends soon.
             self.timers.stop(Timer::Ping);
         }
         self.timers.next()
     }
 
-    /// A header that says what has arrived here.
+    /// Makes a header with the acknowledgement of everything that has arrived.
     #[inline]
     pub(super) fn acknowledging(&self, kind: DatagramKind, window: u32) -> Header {
         let mut header = Header::new(kind, self.theirs, self.ours);
@@ -482,7 +472,7 @@ impl Session {
         header
     }
 
-    /// An acknowledgement went out, alone or with something else.
+    /// Records that an acknowledgement was sent, alone or piggybacked.
     #[inline]
     pub(super) fn on_acknowledged(&mut self, window: u32) {
         self.advertised = window;
@@ -490,14 +480,14 @@ impl Session {
         self.timers.stop(Timer::Ack);
     }
 
-    /// A Ping that says that we are there and take nothing in: there is no room.
+    /// Makes a Ping which says that this side is alive and accepts nothing: its receive window is 0.
     pub(super) fn sign_of_life(&self, now: Instant) -> Header {
         let mut header = self.acknowledging(DatagramKind::Ping, 0);
         header.seq.0 = stamp(now);
         header
     }
 
-    /// A Hello went out.
+    /// Records that a Hello was sent, and schedules the next one.
     pub(super) fn on_hello_sent(&mut self, now: Instant, config: &ReliableConfig) {
         if let State::Connecting {
             tries, first_at, ..
@@ -513,7 +503,6 @@ impl Session {
         }
     }
 
-    /// Gives back what is not needed while nothing happens.
     pub(super) fn shrink(&mut self) {
         self.recovery.send.shrink();
         self.recv.shrink();

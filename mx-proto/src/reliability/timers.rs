@@ -16,12 +16,12 @@
 //!
 //! Owns: the deadlines. A link has one entry in the wheel of its port, for the earliest of them.
 //! Out of scope: what happens at a deadline (`Session::on_timer`, `transmit`).
-//! Cost: 8 bytes a timer; `next` looks at all.
+//! Cost: 8 bytes for each timer; `next` looks at all.
 
 use crate::time::Instant;
 use std::time::Duration;
 
-/// A reason why a session acts although nothing arrives.
+/// Reason why a session acts although nothing arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timer {
     Hello,
@@ -46,7 +46,7 @@ impl Timer {
     };
 }
 
-/// The deadline of each timer of a session.
+/// Deadline of each timer of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timers([Instant; Timer::ALL.len()]);
 
@@ -70,7 +70,7 @@ impl Timers {
         *deadline = at.min(*deadline);
     }
 
-    /// Puts a timer off by `span` if it is set.
+    /// Postpones a timer by `span` if it is set.
     pub(super) fn postpone(&mut self, timer: Timer, span: Duration) {
         let deadline = &mut self.0[timer as usize];
         *deadline = deadline.after(span);

@@ -1,4 +1,4 @@
-//! Sending of one session, in order of priority.
+//! Transmit: sending of one session, in order of priority.
 //!
 //! ```text
 //!   1. resends        data channel, at most a burst       receivers wait for them
@@ -7,12 +7,12 @@
 //!   3. probes         data channel                        of the path MTU
 //!   4. control        command channel                     Ping, Ack, if not piggybacked
 //!
-//!   a segment goes when      in flight + it <= congestion window
-//!                            the peer has room for it
+//!   a segment is sent if     in flight + its size <= congestion window
+//!                            the peer's receive window has room for it
 //!                            the pacer's bucket has its bytes (tiny ones do not wait)
 //! ```
 //!
-//! Resends never take the command channel, to leave it to acknowledgements.
+//! Retransmissions never take the command channel, to leave it to acknowledgements.
 //!
 //! Out of scope: addresses, other sessions.
 
@@ -26,14 +26,13 @@ use super::timers::Timer;
 use crate::stats::ReliableStats;
 use crate::time::Instant;
 
-/// The service and buffers that a session sends with.
+/// Service and buffers that a session sends with.
 pub(super) struct SendContext<'a, E> {
     pub(super) now: Instant,
-    /// Bytes we have room for.
+    /// Our receive window in bytes.
     pub(super) window: u32,
-    /// Bytes that may go to the peer's data channel in probes.
+    /// Bytes that may be sent to the peer's data channel in probes.
     pub(super) probe_max: usize,
-    /// Capacity of each channel.
     pub(super) capacity: [Capacity; 2],
     pub(super) send_buffer: &'a mut SendBuffer,
     pub(super) config: &'a ReliableConfig,
@@ -42,7 +41,7 @@ pub(super) struct SendContext<'a, E> {
     pub(super) emit: E,
 }
 
-/// Gives a GSO batch to the service.
+/// Function that gives a GSO batch to the service.
 pub(super) trait TransmitFn:
     FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>
 {
@@ -50,22 +49,21 @@ pub(super) trait TransmitFn:
 
 impl<E> TransmitFn for E where E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError> {}
 
-/// The result of a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TransmitOutcome {
-    /// Nothing more can go now.
+    /// Nothing more can be sent now.
     Done,
-    /// More could go at once; it is others' turn.
+    /// More could be sent at once, but it is other links' turn.
     More,
     /// The service has no room.
     WouldBlock,
 }
 
-/// GSO batches of one session in one pass.
+/// Maximum number of GSO batches of one session in one pass.
 const BATCHES: usize = 4;
 
 impl Session {
-    /// Sends what can go now, as far as one turn goes.
+    /// Sends what can be sent now, within one turn.
     pub(super) fn transmit<E: TransmitFn>(
         &mut self,
         out: &mut SendContext<'_, E>,
@@ -143,8 +141,8 @@ impl Session {
             match self.transmit_batch(index, count, channel, out) {
                 Ok(()) => {}
                 Err(DatagramError::WouldBlock) => return TransmitOutcome::WouldBlock,
-                // Segments are never cut again: the next attempt allows IP fragmentation. If that
-                // was allowed already, or is not permitted, they count as lost.
+                // Segments are never cut again: the next attempt allows IP fragmentation. If that was allowed already,
+                // or is not permitted, they count as lost.
                 Err(DatagramError::TooLarge(most)) => {
                     let had_leave = self.pmtu.is_to_be_cut(bytes as usize);
                     self.on_too_large(out.now, most);
@@ -169,7 +167,7 @@ impl Session {
         }
     }
 
-    /// Sends `count` segments that lie one behind the other.
+    /// Sends `count` adjacent segments.
     fn transmit_batch<E: TransmitFn>(
         &mut self,
         index: usize,
@@ -255,7 +253,7 @@ impl Session {
             let timeout = self.recovery.rtt.rto();
             match out.probe(header, size) {
                 Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
-                // Sent or not, it is repeated after the same timeout.
+                // Sent or not, the probe is repeated after the same time-out.
                 _ => self.pmtu.on_probe_sent(out.now, size, timeout),
             }
             // The Ping's answer shows that the peer is alive even if the probe is lost.
@@ -289,7 +287,7 @@ impl Session {
         TransmitOutcome::Done
     }
 
-    /// Asks on `channel` what has arrived. False: no room.
+    /// Sends a Ping on `channel`. Returns false if there is no room.
     fn transmit_ping<E: TransmitFn>(
         &mut self,
         channel: Channel,
@@ -307,7 +305,7 @@ impl Session {
         true
     }
 
-    /// Further words of `sack` for early segments beyond those in the header.
+    /// Returns the words of `sack` beyond the one in the header, as bytes, and their length.
     fn further_words(&self) -> ([u8; 8 * (SACK_WORDS - 1)], usize) {
         let mut bytes = [0; 8 * (SACK_WORDS - 1)];
         let mut words = [0; SACK_WORDS];
@@ -324,7 +322,7 @@ impl Session {
 }
 
 impl<E: TransmitFn> SendContext<'_, E> {
-    /// Sends one datagram that is not kept. False: no room.
+    /// Sends one datagram that is not kept. Returns false if there is no room.
     fn single(&mut self, channel: Channel, header: Header, payload: &[u8]) -> bool {
         header.emit(payload, self.scratch);
         let sent = (self.emit)(channel, GsoBatch::single(self.scratch));
@@ -333,7 +331,7 @@ impl<E: TransmitFn> SendContext<'_, E> {
         sent != Err(DatagramError::WouldBlock)
     }
 
-    /// Sends a datagram that is not kept, twice if it matters that it arrives. False: no room.
+    /// Sends a datagram that is not kept, twice if its arrival matters. Returns false if there is no room.
     fn said(&mut self, twice: bool, channel: Channel, header: Header, payload: &[u8]) -> bool {
         let sent = self.single(channel, header, payload);
         if sent && twice {
@@ -343,7 +341,7 @@ impl<E: TransmitFn> SendContext<'_, E> {
     }
 
     fn probe(&mut self, mut header: Header, size: usize) -> Result<(), DatagramError> {
-        // Zeros need no checksum: only their number matters.
+        // Zeros need no checksum, because only their number matters.
         let payload = size.saturating_sub(DATAGRAM_HEADER);
         header.payload = payload as u16;
         self.scratch.clear();

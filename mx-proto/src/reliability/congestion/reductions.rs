@@ -5,14 +5,14 @@
 //!      window as it is ──────────────────────────────────────────────────────────► x 0.7
 //!         ▲   ▲                                                                     │ │
 //!         │   └── most of it arrived after all: reordered, not lost ────────────────┘ │
-//!         └────── the same share is lost at 0.7: random loss ─────────────────────────┘
+//!         └────── as much is still lost at x 0.7: random loss ────────────────────────┘
 //! ```
 //!
-//! A full queue drops the excess over the path's capacity: at a window of 0.7 next to nothing. A
-//! bad link loses the same share at any rate. So the first reduction is an experiment, and its
-//! result is remembered as the random loss rate.
+//! A full queue drops what exceeds the path's capacity: at 0.7 of the window next to nothing. A bad link loses the same
+//! share at any rate. The first reduction is therefore an experiment, and its result is remembered as the random loss
+//! rate.
 //!
-//! `bench/RESULTS.md`, *What each rule of dgram brings*, has the goodput of a path with and without each.
+//! `bench/RESULTS.md`, *What each rule of dgram brings*, has the goodput of a path with and without each rule.
 //!
 //! Owns: the count of losses, the state before the last reduction.
 //! Out of scope: numbers, segments, clocks.
@@ -22,14 +22,14 @@ use crate::reliability::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// The arrivals and losses of the last so many bytes.
+/// Bytes that recently arrived and were lost.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct LossStats {
     arrived: u64,
     lost: u64,
 }
 
-/// The state before a reduction.
+/// State before a reduction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UndoState {
     window: u64,
@@ -37,20 +37,19 @@ pub(super) struct UndoState {
     plateau: u64,
     phase: Phase,
     fell_at: Option<Instant>,
-    /// Bytes lost of what was sent before it fell.
+    /// Bytes lost of those sent before the reduction.
     lost: u64,
-    /// So many of them would not have made it fall.
+    /// Bytes of losses that would not have caused the reduction.
     tolerated: u64,
-    /// The share lost, of 1024. 0: nothing to compare with.
+    /// Share lost, of 1024; 0: unknown.
     share: u32,
     by_timeout: bool,
-    /// Less is lost since: that was congestion.
+    /// Whether less has been lost since the reduction, which means congestion.
     helped: bool,
 }
 
 impl Congestion {
-    /// `bytes` were lost, at most `run` segments of them in a row, the last of them sent at
-    /// `latest_sent_at`.
+    /// Handles the loss of `bytes`, at most `run` segments in a row, the last of them sent at `latest_sent_at`.
     pub(in super::super) fn on_lost(
         &mut self,
         now: Instant,
@@ -60,7 +59,7 @@ impl Congestion {
         rtt: &Rtt,
     ) {
         if self.fell_at.is_some_and(|at| latest_sent_at <= at) {
-            // The same loss event; it counts for the decision to undo the reduction.
+            // This loss belongs to the same event; it counts for the decision to undo the reduction.
             if let Some(fall) = &mut self.undo {
                 fall.lost += bytes;
             }
@@ -80,9 +79,9 @@ impl Congestion {
         self.start_over(now);
     }
 
-    /// Nothing came back in time: slow start from next to nothing. It ends where the window was,
-    /// and below that if anything says that it was congestion: the last segment of a message may
-    /// just have been lost alone, or the peer not have run for a while.
+    /// Handles a time-out: begins slow start with a minimal window. Slow start ends at the old window, or below it if
+    /// there are signs of congestion; without them, the last segment of a message may just have been lost alone, or the
+    /// peer may not have run for a while.
     pub(in super::super) fn on_timeout(&mut self, now: Instant) {
         let least = self.segment * LEAST;
         if self.window > least && self.round.before > Duration::ZERO {
@@ -98,8 +97,8 @@ impl Congestion {
         self.start_over(now);
     }
 
-    /// `bytes` that counted as lost have arrived after all, the first of them sent at `sent_at`.
-    /// True: there had been a time-out, and it was a mistake.
+    /// Handles `bytes` that were declared lost and have arrived after all, the first of them sent at `sent_at`. Returns
+    /// true if they show that a time-out was spurious.
     pub(in super::super) fn on_spurious(&mut self, bytes: u64, sent_at: Instant) -> bool {
         if self.fell_at.is_none_or(|at| sent_at > at) {
             self.account.lost = self.account.lost.saturating_sub(bytes);
@@ -139,7 +138,7 @@ impl Congestion {
         }
     }
 
-    /// True if as much is lost as before the reduction. The losses are then random, and it is
+    /// Returns whether as much is lost as before the reduction. The losses are then random, and the reduction is
     /// undone.
     fn is_random_loss(&mut self) -> bool {
         let Some(fall) = &self.undo else {
@@ -158,14 +157,14 @@ impl Congestion {
         true
     }
 
-    /// True while the effect of the reduction is unknown. Until then the window must not grow,
-    /// since its losses could not be compared.
+    /// Returns whether the effect of the reduction is still unknown. Until it is known the window must not grow,
+    /// because the losses could not be compared.
     pub(super) fn is_experiment(&self) -> bool {
         self.undo.as_ref().is_some_and(UndoState::is_open)
     }
 
-    /// The share lost, of 1024, for a comparison; 0 if it is of too few segments, or so large that
-    /// a queue may lose part of it at a window of 0.7, too.
+    /// Returns the share lost, of 1024, for a comparison; 0 if there are too few segments, or if the share is so large
+    /// that a queue may lose part of it even at 0.7 of the window.
     fn share_to_compare(&self) -> u32 {
         let share = self.account.share();
         if self.account.total() >= self.segment * COMPARED && share <= COMPARED_MAX {
@@ -175,7 +174,6 @@ impl Congestion {
         }
     }
 
-    /// The window is about to fall.
     fn remember(&mut self, by_timeout: bool) {
         let comparable = !self.queue && !by_timeout;
         let mut fall = UndoState {
@@ -197,7 +195,7 @@ impl Congestion {
         if let Some(before) = self.undo.filter(UndoState::is_open)
             && comparable
         {
-            // The reduction before this one was not decided yet: both are undone together.
+            // The previous reduction was not decided yet: both are undone together.
             fall = UndoState {
                 lost: before.lost + fall.lost,
                 share: if fall.share > 0 {
@@ -211,7 +209,6 @@ impl Congestion {
         self.undo = Some(fall);
     }
 
-    /// Undoes the reduction: the window should not have fallen.
     fn undo(&mut self) {
         let Some(fall) = self.undo.take() else {
             return;
@@ -232,21 +229,21 @@ impl Congestion {
         self.round = Round::new(self.window, self.round.before);
     }
 
-    /// Bytes over which losses are counted: a round trip, or what makes a rate out of single
+    /// Returns the number of bytes over which losses are counted: a round trip, but enough to make a rate out of single
     /// losses.
     pub(super) fn counted(&self) -> u64 {
         self.window.max(self.segment * COUNTED)
     }
 
-    /// Bytes of those that may be lost: 2 %, what chance takes and a quarter, and what it may add to
-    /// that in so few.
+    /// Returns how many of these bytes may be lost: 2 %, the random loss rate and a quarter, and the variation of
+    /// chance in so few.
     fn tolerated(&self) -> u64 {
         let counted = self.counted();
         let chance = counted * u64::from(self.random_loss) * 5 / 4096;
         counted / 50 + chance + self.segment * CHANCE
     }
 
-    /// So many segments lost in a row are no chance.
+    /// Returns the number of consecutive lost segments that is no longer random.
     fn run_of_a_full_queue(&self) -> u32 {
         match self.random_loss {
             0..32 => 3,
@@ -257,7 +254,7 @@ impl Congestion {
 }
 
 impl UndoState {
-    /// Whether the reduction was for losses, without a queue, and has not been seen to help.
+    /// Returns whether the reduction was for losses, without a queue, and has not been seen to help.
     fn is_open(&self) -> bool {
         !self.helped && !self.by_timeout && self.tolerated > 0
     }
@@ -268,33 +265,31 @@ impl LossStats {
         self.arrived + self.lost
     }
 
-    /// The share lost, of 1024.
     fn share(&self) -> u32 {
         let share = u128::from(self.lost) * 1024 / u128::from(self.total().max(1));
         share as u32
     }
 }
 
-/// Segments over which losses are counted at least: 2 % of them are more than two.
+/// Minimum number of segments over which losses are counted: 2 % of them are more than two.
 const COUNTED: u64 = 128;
 
-/// Losses that chance may add to 2 %: where 1 % are lost by chance, it adds more once in some
-/// thousand round trips.
+/// Number of losses that chance may add to 2 %: where 1 % is lost at random, it adds more once in some thousand round
+/// trips.
 const CHANCE: u64 = 4;
 
-/// Segments of which a share is worth comparing.
+/// Minimum number of segments whose share is worth comparing.
 const COMPARED: u64 = 32;
 
-/// The largest share of 1024 that is compared: 3/8. Of what is more than a queue takes, a window of 0.7
-/// loses next to nothing if the whole lost up to 30 %, and half as much only if it lost 46 %. A window
-/// falls when chance is at its worst: where a fifth is lost, that is often more than a quarter.
+/// Largest share, of 1024, that is compared: 3/8. At 0.7 of a window that overfilled a queue, next to nothing is lost
+/// if the whole window lost up to 30 %, and half as much only if it lost 46 %. A window is reduced when chance is at
+/// its worst: where a fifth is lost, that is often more than a quarter.
 const COMPARED_MAX: u32 = 384;
 
-/// A share is much less than another when it is a quarter of it. Half would be too much to ask of
-/// 128 segments: the window falls when chance is at its worst.
+/// Factor by which a share is much less than another. A larger one would require too much of 128 segments, because the
+/// window is reduced when chance is at its worst.
 const MUCH_LESS: u32 = 2;
 
-/// The largest random loss rate, of 1024: a quarter. At a short queue shared by many, a flow loses
-/// as much at 0.7 of its window, because the others fill the queue, and must not take all of that
-/// for random.
+/// Largest random loss rate, of 1024: a quarter. At a short queue shared by many, a flow loses as much at 0.7 of its
+/// window because the others fill the queue, and must not take all of that for random.
 const CHANCE_MAX: u32 = 256;

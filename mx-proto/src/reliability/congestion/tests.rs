@@ -1,12 +1,12 @@
-//! The window by itself, and several of them at one bottleneck.
+//! Tests of the window by itself, and of several flows at one bottleneck.
 //!
 //! ```text
 //!   flow --+                                        +--> arrival: an ACK goes back
 //!   flow --+--> [ queue, drop-tail ] --rate--> path -+--> lost by chance
 //! ```
 //!
-//! Every flow has always something to send; what is lost is not sent again, for one segment is as
-//! good as another here. Time is virtual and chance has a seed.
+//! Every flow always has something to send. Lost segments are not sent again, because one segment is as good as another
+//! here. Time is virtual, and chance has a seed.
 
 use super::super::pacer::Pacer;
 use super::super::reliable_config::ReliableConfig;
@@ -16,16 +16,15 @@ use std::collections::{BinaryHeap, VecDeque};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The bottleneck that the flows share.
 #[derive(Clone, Copy)]
 struct Bottleneck {
-    /// Bytes a second.
+    /// Rate in bytes per second.
     rate: u64,
-    /// There and back without a queue.
+    /// Round-trip time without a queue.
     path: Duration,
-    /// Bytes.
+    /// Length of the queue in bytes.
     queue: u64,
-    /// Losses by chance, of 10 000.
+    /// Random losses, of 10 000.
     loss: u64,
 }
 
@@ -42,7 +41,7 @@ struct Flow {
     rtt: Rtt,
     segment: u64,
     next: u64,
-    /// Number and time of sending.
+    /// Numbers and times of sending of the segments in flight.
     flying: VecDeque<(u64, Instant)>,
     progress_at: Instant,
     arrived: u64,
@@ -55,11 +54,10 @@ struct Model {
     now: Instant,
     events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     scheduled: u64,
-    /// When the last byte in the queue will have left it.
+    /// Time at which the last byte in the queue will have left it.
     free_at: Instant,
     flows: Vec<Flow>,
     chance: u64,
-    /// Nothing passes.
     cut: bool,
     longest_queue: Duration,
 }
@@ -102,7 +100,7 @@ impl Model {
         self.events.push(Reverse((at, self.scheduled, event)));
     }
 
-    /// SplitMix64.
+    /// Draws a number below 10 000 (SplitMix64).
     fn chance(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.chance;
@@ -111,7 +109,7 @@ impl Model {
         (z ^ z >> 31) % 10_000
     }
 
-    /// Bytes that have arrived of each flow in `span`.
+    /// Runs for `span`. Returns the bytes of each flow that have arrived in it.
     fn run(&mut self, span: Duration) -> Vec<u64> {
         let before: Vec<_> = self.flows.iter().map(|flow| flow.arrived).collect();
         let end = self.now.after(span);
@@ -129,7 +127,7 @@ impl Model {
         flows.map(|(flow, before)| flow.arrived - before).collect()
     }
 
-    /// The share of the rate that arrived in `span`, in hundredths.
+    /// Runs for `span`. Returns the percentage of the rate that has arrived in it.
     fn share(&mut self, span: Duration) -> u64 {
         let bytes: u64 = self.run(span).iter().sum();
         let most = u128::from(self.bottleneck.rate) * span.as_nanos() / 1_000_000_000;
@@ -189,7 +187,7 @@ impl Model {
         };
         let (_, sent_at) = flow.flying.remove(at).unwrap();
         flow.rtt.on_sample(now, now.since(sent_at));
-        // The path keeps the order: a segment sent three before this one is lost.
+        // The path keeps the order: a segment sent at least three before this one is lost.
         while let Some((first, sent_at)) = flow.flying.front().copied()
             && first + 3 <= number
         {
@@ -224,7 +222,7 @@ impl Model {
 
 const GIGABIT: u64 = 125_000_000;
 
-/// A link in a machine room: 1 Gbit/s, 60 us, 256 KiB of queue.
+/// Returns a path in a machine room: 1 Gbit/s, 60 us, 256 KiB of queue.
 fn room(loss: u64) -> Bottleneck {
     Bottleneck {
         rate: GIGABIT,
@@ -234,7 +232,7 @@ fn room(loss: u64) -> Bottleneck {
     }
 }
 
-/// A long one: 100 Mbit/s, 20 ms, 256 KiB of queue.
+/// Returns a long path: 100 Mbit/s, 20 ms, 256 KiB of queue.
 fn far(loss: u64) -> Bottleneck {
     Bottleneck {
         rate: GIGABIT / 10,
@@ -281,7 +279,7 @@ fn two_flows_share_within_a_factor_of_two() {
         for seed in 1..4 {
             let mut model = Model::new(bottleneck, seed);
             model.add(1472);
-            // The second begins when the first has all of it.
+            // The second flow begins when the first has the whole rate.
             model.run(warm / 4);
             model.add(1472);
             model.run(warm * 2);
@@ -294,7 +292,7 @@ fn two_flows_share_within_a_factor_of_two() {
 
 #[test]
 fn a_short_queue_drops_little() {
-    // An eighth of a usual one. Were it not backed off from, most of what is sent would be lost.
+    // An eighth of a usual queue. Without backing off, most of the traffic would be lost.
     let shallow = Bottleneck {
         queue: 32 << 10,
         ..room(0)
@@ -352,14 +350,14 @@ fn ten_percent_of_loss_by_chance_is_found_out_to_be_chance() {
 
 #[test]
 fn two_at_a_short_queue_do_not_take_each_other_for_chance() {
-    // Too short for a queue to be seen.
+    // The queue is too short to be seen.
     for queue in [32 << 10, 56 << 10] {
         let mut model = Model::new(Bottleneck { queue, ..room(0) }, 1);
         for _ in 0..2 {
             model.add(1472);
             model.run(MS);
         }
-        // Nor when they have had time to.
+        // More time does not change that.
         for _ in 0..3 {
             let flows = &mut model.flows;
             flows.iter_mut().for_each(|flow| flow.lost = 0);
@@ -381,7 +379,7 @@ fn rtt(sample: Duration) -> Rtt {
     rtt
 }
 
-/// A window that has grown to a megabyte without any trouble.
+/// Returns a window that has grown to a megabyte without a loss.
 fn grown() -> (Congestion, Rtt, Instant) {
     let (mut congestion, mut rtt) = (Congestion::new(1000, 1 << 20), rtt(MS));
     let mut now = Instant(1_000_000);
@@ -437,7 +435,7 @@ fn a_single_loss_behind_a_queue_is_congestion() {
     assert_eq!(congestion.window(), window / 10 * 7);
 }
 
-/// Loses one of every ten segments and has nine arrive, `bytes` altogether, without a queue.
+/// Loses one of every ten segments and delivers nine, `bytes` altogether, without a queue.
 fn lose_a_tenth(congestion: &mut Congestion, rtt: &mut Rtt, now: &mut Instant, bytes: u64) {
     for _ in 0..bytes / 10_000 {
         *now = now.after(MS / 20);
@@ -448,7 +446,7 @@ fn lose_a_tenth(congestion: &mut Congestion, rtt: &mut Rtt, now: &mut Instant, b
     }
 }
 
-/// Loses a tenth until the window falls.
+/// Loses a tenth until the window is reduced.
 fn lose_until_it_falls(congestion: &mut Congestion, rtt: &mut Rtt, now: &mut Instant) {
     let window = congestion.window();
     for _ in 0..200 {
@@ -482,7 +480,7 @@ fn a_loss_that_ends_with_the_fall_was_congestion() {
 fn random_loss_rate_is_capped_and_decays() {
     let (mut congestion, mut rtt, mut now) = grown();
     for _ in 0..2 {
-        // A fifth.
+        // A fifth is lost.
         for _ in 0..150 {
             now = now.after(MS / 20);
             rtt.on_sample(now, MS);
@@ -508,7 +506,7 @@ fn a_fall_for_what_was_only_late_is_taken_back() {
     }
     let fallen = window / 10 * 7;
     assert_eq!(congestion.window(), fallen);
-    // Five more than would have been tolerated; those after the fall count, too.
+    // Five more than would have been tolerated; those after the reduction count, too.
     for _ in 0..5 {
         assert!(!congestion.on_spurious(1000, now));
         assert_eq!(congestion.window(), fallen);
@@ -540,16 +538,16 @@ fn behind_a_queue_all_of_it_must_have_been_reordered() {
 fn a_time_out_that_was_none_leaves_the_window_as_it_was() {
     let (mut congestion, _, now) = grown();
     let window = congestion.window();
-    // The second in a row says nothing more.
+    // The second time-out in a row adds nothing.
     congestion.on_timeout(now);
     congestion.on_timeout(now.after(MS));
     assert_eq!(congestion.window(), 2000);
     assert!(congestion.on_spurious(1000, now));
     assert_eq!(congestion.window(), window);
-    // Once.
+    // Only once.
     assert!(!congestion.on_spurious(1000, now));
     congestion.on_timeout(now.after(2 * MS));
-    // Losses of what was sent since are not undone.
+    // Losses of segments sent since are not undone.
     assert!(!congestion.on_spurious(1000, now.after(3 * MS)));
     assert_eq!(congestion.window(), 2000);
 }
@@ -578,7 +576,7 @@ fn a_lone_time_out_leads_back_to_where_the_window_was() {
         congestion.on_arrived(now, window, window, &rtt);
     }
     assert_eq!(congestion.window(), window);
-    // With losses before it, it leads to less.
+    // With losses before it, a time-out leads to a smaller window.
     congestion.on_lost(now, 20_000, 1, now, &rtt);
     congestion.on_timeout(now);
     assert_eq!(congestion.threshold, window / 10 * 7);
@@ -611,7 +609,7 @@ fn after_a_pause_half_of_the_window_is_believed_in() {
 
 #[test]
 fn the_curve_is_that_of_the_standard() {
-    // A window of 1000 segments that falls to 700 is back after the cube root of 300 / 0.4 seconds.
+    // A window of 1000 segments reduced to 700 is back after the cube root of 300 / 0.4 seconds.
     assert_eq!(rise_ms(300_000, 1000), 9086);
     assert_eq!(climb(9086, 1000) / 1000, 300);
     assert_eq!(climb(1000, 1000), 400);

@@ -1,13 +1,13 @@
-//! The warning about a path that drops large datagrams, logged once a link.
+//! Black hole: the warning about a path that drops large datagrams, logged once for each link.
 
 use std::fmt;
 
-/// Small datagrams pass and large ones do not.
+/// Report that small datagrams pass and large ones do not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::reliability) struct BlackHole {
-    /// The largest that passes on the data channel; `None`: nothing does.
+    /// Size of the largest datagram that passes on the data channel; `None`: none passes.
     pub(in crate::reliability) passes: Option<u32>,
-    /// Length of a datagram that does not pass.
+    /// Size of a datagram that does not pass.
     pub(in crate::reliability) does_not: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The search, on a path that passes so many bytes.
+//! Tests of the search, on a path that passes datagrams up to a size.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn at(ms: u64) -> Instant {
     Instant(ms * 1_000_000)
 }
 
-/// A link whose path passes `passes` bytes, at a moment.
+/// A link whose path passes datagrams up to `passes` bytes, and the present time.
 struct Path {
     pmtu: Pmtu,
     passes: usize,
@@ -26,7 +26,7 @@ impl Path {
         }
     }
 
-    /// Lets the search go on for `ms`; the peer talks meanwhile or not.
+    /// Runs the search for `ms`; `talks`: the peer sends meanwhile.
     fn run(&mut self, ms: u64, talks: bool) {
         let end = self.now + ms;
         while self.now < end {
@@ -63,7 +63,7 @@ fn below_base_size_the_minimum_is_used_and_reported() {
     assert!(black_hole.does_not < 650);
     assert!(black_hole.to_string().contains("MTU"));
     assert_eq!(path.pmtu.take_black_hole(), None);
-    // Nor again after the link has been suspended.
+    // The report is not repeated after the link has been suspended.
     let found = path.pmtu.found().expect("complete");
     path.pmtu = Pmtu::recalled(9000, found);
     path.run(1_000_000, true);
@@ -99,7 +99,7 @@ fn below_minimum_size_datagrams_are_cut_and_not_probed() {
         assert_eq!(pmtu.is_to_be_cut(548), most < 548);
         assert!(!pmtu.is_to_be_cut(547));
         assert_eq!(pmtu.next_probe(at(1)), (most == 548).then_some(548));
-        // Perhaps there is another path by then.
+        // There may be another path by then.
         assert!(most == 548 || pmtu.next_probe(at(10_001)) == Some(1200));
         pmtu.on_too_large(at(10_001), 1000);
         assert!(!pmtu.is_to_be_cut(548));
@@ -110,7 +110,7 @@ fn below_minimum_size_datagrams_are_cut_and_not_probed() {
 fn three_probes_lost_by_chance_cost_neither_size_nor_a_report() {
     for unlucky in [1472, 4052, 8972] {
         let mut path = Path::new(9000, unlucky - 1);
-        // Until something else is tried than what was lost three times.
+        // Run until something else is tried than the size lost three times.
         while !path.probes.ends_with(&[unlucky; 3]) {
             path.run(1, true);
         }
@@ -130,7 +130,7 @@ fn unproven_sizes_above_the_minimum_are_not_used() {
     assert_eq!(path.pmtu.size(), 548);
     path.run(1, true);
     assert_eq!(path.pmtu.size(), 1200);
-    // Nor when the data channel has died.
+    // The size falls back when the data channel has died.
     path.run(200, true);
     path.passes = 0;
     for _ in 0..10 {
@@ -151,7 +151,7 @@ fn a_peer_that_does_not_run_has_no_narrow_path() {
     };
     path.probes.clear();
     path.run(60_000, false);
-    // Three tries, and then not a word: an idle link stays idle.
+    // Three tries, and then no probe: an idle link stays idle.
     assert_eq!(path.probes, [1200; 3]);
     assert_eq!(path.pmtu.deadline(), None);
     (0..100).for_each(|_| assert!(!path.pmtu.on_timeout(at(path.now))));
@@ -168,7 +168,7 @@ fn a_black_hole_brings_it_back_to_the_base_and_later_up_again() {
         path.pmtu.on_heard();
         assert!(!path.pmtu.on_timeout(at(path.now)));
     }
-    // Progress begins the count anew, and silence does not count.
+    // Progress restarts the count, and silence does not count.
     path.pmtu.on_progress(true, 0);
     for _ in 0..4 {
         path.pmtu.on_heard();
@@ -198,7 +198,7 @@ fn what_the_service_knows_is_tried_at_once() {
     assert_eq!(path.pmtu.size(), 1200);
     path.run(5, true);
     assert_eq!(path.pmtu.size(), 1422);
-    // The same again, or more, changes nothing.
+    // An equal or larger limit changes nothing.
     path.pmtu.on_too_large(at(path.now), 1422);
     path.pmtu.on_too_large(at(path.now), 9000);
     assert_eq!(path.pmtu.size(), 1422);

@@ -1,4 +1,4 @@
-//! Chunks in all orders, good and bad, and what the layer above sees of them.
+//! Tests with chunks in all orders, good and bad, and the results at the layer above.
 
 use super::super::partial::PIECE_COST;
 use super::*;
@@ -11,20 +11,20 @@ pub(in crate::reliability) const LIMITS: BodyLimits = BodyLimits {
     any: 100_000,
 };
 
-/// An event at the layer above.
+/// Event at the layer above.
 #[derive(PartialEq, Eq, Debug)]
 pub(in crate::reliability) enum Seen {
     Packet(u8, Vec<u8>),
     Placed(u8),
 }
 
-/// Takes everything in; has places for packets of some tags (the header's first byte).
+/// A layer above that takes everything; has destinations for packets of some tags (the header's first byte).
 #[derive(Default)]
 pub(in crate::reliability) struct Above {
     pub(in crate::reliability) seen: Vec<Seen>,
     pub(in crate::reliability) places: Vec<(u8, Vec<u8>)>,
     pub(in crate::reliability) asked: usize,
-    /// Messages that are begun get a place, one at a time, whatever asks for it.
+    /// Whether messages that are begun get a destination, one at a time, whichever packet asks for it.
     pub(in crate::reliability) streams: bool,
     pub(in crate::reliability) begun: Vec<(u8, Vec<u8>)>,
 }
@@ -50,7 +50,7 @@ impl Above {
         }
         self.asked += 1;
         let mut places = self.places.iter_mut().chain(&mut self.begun);
-        // Of a message only its kind counts, not which one it is.
+        // For a message only its kind counts, not its tag.
         let (_, memory) =
             places.find(|(tag, _)| *tag == header[0] || *tag >= 100 && header[0] >= 100)?;
         Some(Place {
@@ -73,7 +73,7 @@ pub(in crate::reliability) fn body(tag: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 3 + i / 100) as u8 ^ tag).collect()
 }
 
-/// A packet with a tag and a body of so many bytes.
+/// Makes a packet with a tag and a body of `len` bytes.
 pub(in crate::reliability) fn packet(tag: u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN];
     bytes[0] = tag;
@@ -82,7 +82,6 @@ pub(in crate::reliability) fn packet(tag: u8, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The chunks of a packet, so many bytes each.
 pub(in crate::reliability) fn chunks(fragment: u32, packet: &[u8], size: usize) -> Vec<Chunk<'_>> {
     let parts = packet.chunks(size).enumerate();
     let chunk = |(i, payload)| Chunk {
@@ -105,14 +104,13 @@ const fn fin(fragment: u32) -> Chunk<'static> {
     }
 }
 
-/// The result of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Taken {
-    /// Everything the peer ever sent has been given out.
+    /// Whether everything that the peer sent has been delivered.
     fin: bool,
 }
 
-/// Gives out what can be given out, with the bytes of the chunk that came last.
+/// Delivers what can be delivered, with the bytes of the latest chunk.
 fn drain(
     reassembly: &mut Reassembly,
     chunk: &[u8],
@@ -136,7 +134,6 @@ fn drain(
     }
 }
 
-/// A link's fragments and their receiver.
 struct Rig {
     reassembly: Reassembly,
     above: Above,
@@ -172,7 +169,7 @@ impl Rig {
             }
             drain(reassembly, chunk.payload, budget, above)
         });
-        // A chunk that is not admitted is refused; one that is too long shows only when it is taken.
+        // A chunk that is not admitted is rejected; one that is too long is detected only when it is taken.
         assert!(admitted == Admission::Yes || taken.is_err());
         assert!(window.is_none_or(|window| reassembly.kept_bytes() <= before + window));
         assert!(reassembly.waiting.capacity() <= SLOT_COST * (1 + reassembly.waiting.len()));
@@ -261,7 +258,7 @@ fn body_dropped_halfway_is_not_reported_or_written() {
         body(1, 3000)[2000 - HEADER_LEN..][..500]
     );
     rig.take_all([parts[3]]);
-    // Another place is there now, under the same tag.
+    // Another destination now has the same tag.
     rig.above.places.push((1, vec![0; 3005]));
     rig.take_all([parts[2], parts[5], parts[6]]);
     rig.take_all(chunks(1, &small, 500));
@@ -290,7 +287,7 @@ fn window_bounds_kept_bytes_and_front_is_always_accepted() {
     assert_eq!(rig.reassembly.admits(&parts[1], false, 0), Admission::Full);
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all([parts[0]]);
-    // A chunk that goes to its place costs something only behind a hole.
+    // A chunk that is placed costs something only after a hole.
     let admits = |at: usize, window| rig.reassembly.admits(&parts[at], false, window);
     assert_eq!(admits(1, 0), Admission::Yes);
     assert_eq!(admits(2, PIECE_COST - 1), Admission::Full);
@@ -312,7 +309,7 @@ fn only_the_front_fragment_reuses_memory() {
     assert!(rig.reassembly.spare.is_none());
 }
 
-/// A chunk that is the second of these but for a change, after the first and the fourth.
+/// Checks that the second of these chunks is rejected after a change, once the first and the fourth have arrived.
 fn refuses<'a>(parts: &[Chunk<'a>], change: impl FnOnce(&mut Chunk<'a>)) {
     let mut chunk = parts[1];
     change(&mut chunk);
@@ -327,7 +324,7 @@ fn what_no_peer_sends_is_refused() {
     let bytes = packet(1, 3000);
     let lie = packet(1, 3001);
     let parts = chunks(0, &bytes, 500);
-    // Beyond the end, over others, within the header, empty, of another length.
+    // Beyond the end, overlapping, within the header, empty, of another length.
     refuses(&parts, |chunk| chunk.offset = 2533);
     refuses(&parts, |chunk| chunk.offset = u32::MAX);
     refuses(&parts, |chunk| chunk.offset = 499);
@@ -338,14 +335,14 @@ fn what_no_peer_sends_is_refused() {
     refuses(&parts, |chunk| chunk.len += 1);
     refuses(&parts, |chunk| chunk.len = u32::MAX);
     refuses(&parts, |chunk| chunk.len = 31);
-    // An end that carries something, or in the middle.
+    // An end with contents, or in the middle.
     refuses(&parts, |chunk| chunk.fin = true);
     refuses(&parts, |chunk| *chunk = fin(0));
     refuses(&parts, |chunk| *chunk = Chunk { len: 1, ..fin(1) });
     // Fragments that were delivered before, or are too far ahead.
     refuses(&parts, |chunk| chunk.fragment = u32::MAX);
     refuses(&parts, |chunk| chunk.fragment = AHEAD_MAX);
-    // The header again, another one, one that is torn, one that says something else.
+    // The header again, another one, a split one, one of another length.
     refuses(&parts, |chunk| *chunk = parts[0]);
     refuses(&parts, |chunk| {
         *chunk = Chunk {
@@ -374,7 +371,7 @@ fn what_no_peer_sends_is_refused() {
         }),
         Err(BadFragment)
     );
-    // Longer than anything may be, although hardly anything has come.
+    // Longer than any packet may be, although hardly anything has arrived.
     let limit = (LIMITS.any + HEADER_LEN) as u32;
     let part = Chunk {
         len: limit,
@@ -411,7 +408,7 @@ fn random_orders_give_the_packets_in_order_and_leave_nothing() {
             .enumerate()
             .flat_map(|(i, packet)| chunks(first.wrapping_add(i as u32), packet, 484))
             .collect();
-        // Some in order, some nearly, some not at all.
+        // Some chunks in order, some nearly, some not at all.
         let reach = [1, 3, 1000][round as usize % 3].min(all.len());
         let last = all.len() - 1;
         for i in 0..last {
@@ -431,7 +428,7 @@ fn random_orders_give_the_packets_in_order_and_leave_nothing() {
         let mut expected = Vec::new();
         for (tag, packet) in (0..20u8).zip(&packets) {
             let len = packet.len() - HEADER_LEN;
-            // One that fits a segment is not asked about unless it is too large to be kept.
+            // A packet that fits a segment causes no question unless it is too large to be kept.
             let placed = tag % 2 == 0 && packet.len() > 484;
             if placed {
                 let memory = &rig.above.places[usize::from(tag / 2)].1;
@@ -449,7 +446,6 @@ fn random_orders_give_the_packets_in_order_and_leave_nothing() {
     }
 }
 
-/// All of these but one.
 fn but<'a>(chunks: &[Chunk<'a>], at: usize) -> Vec<Chunk<'a>> {
     let mut chunks = chunks.to_vec();
     chunks.remove(at);
@@ -466,7 +462,7 @@ fn message_begins_in_order_and_is_not_overtaken() {
         .map(|(one, at)| chunks(at, one, 1000))
         .collect();
     let data = chunks(2, &data, 1000);
-    // The first lacks its beginning, then its end, while the others come; one of them is of a pull.
+    // The first message lacks its beginning, then its end, while the others come; one of them is pulled.
     for lacks in [0, 20] {
         let mut rig = Rig::new(0);
         rig.above.streams = true;

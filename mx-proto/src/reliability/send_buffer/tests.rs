@@ -1,8 +1,8 @@
-//! Fragments written, read back and released.
+//! Tests of fragments that are written, read back and released.
 
 use super::*;
 
-/// Writes `bytes` in pieces of `piece`, as a fragment of `len`.
+/// Writes `bytes` in pieces of `piece` bytes, as a fragment of `len` bytes.
 fn write(
     send_buffer: &mut SendBuffer,
     bytes: &[u8],

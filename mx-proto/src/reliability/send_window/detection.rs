@@ -1,20 +1,19 @@
-//! Loss detection: segments in flight that have arrived, are reordered, or are lost (RFC 8985, RFC 9002
-//! section 6.1).
+//! Loss detection: segments in flight that have arrived, are reordered, or are lost (RFC 8985, RFC 9002 section 6.1).
 //!
 //! ```text
 //!               three later ones of its channel have arrived,
 //!               and it was sent longer ago than the reordering wait
 //!   InFlight ─────────────────────────────────────────────────► ToResend ──sent──► InFlight
-//!      ▲  │     asked for and not named; time-out                 │  │                │
+//!      ▲  │     not named in the answer to a Ping; time-out       │  │                │
 //!      │  │                                                       │  │                │
 //!      │  └──acknowledged──► Free ◄──acknowledged: reordered──────┘  │                │
 //!      │                      ▲                                      │                │
 //!      └──the time-out was spurious──────────────────────────────────┘                │
-//!                             └──acknowledged, sooner than it can be: reordered───────┘
+//!                             └──acknowledged too soon: reordered─────────────────────┘
 //! ```
 //!
-//! The reordering wait is learned in [`super::super::reordering`] from the reordered segments found
-//! here. Until there was one, three later arrivals suffice.
+//! [`super::super::reordering`] learns the reordering wait from the reordered segments found here. Until the first of
+//! them, three later arrivals suffice.
 
 use super::{Acked, Counts, SegmentSlot, SegmentState, SendWindow, Sending};
 use crate::reliability::send_buffer::SendBuffer;
@@ -22,18 +21,18 @@ use crate::reliability::service::Channel;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// Later segments of the same channel that must have arrived before an earlier one counts as
-/// lost. 3 as in TCP and QUIC: fewer take plain reordering for loss.
+/// Number of later segments of the same channel that must have arrived before an earlier one is declared lost: 3 as in
+/// TCP and QUIC. Fewer would take plain reordering for loss.
 const REORDERING: u64 = 3;
 
-/// An acknowledgement while it is taken in.
+/// Acknowledgement while it is processed.
 #[derive(Debug)]
 pub(super) struct AckOutcome {
     pub(super) acked: Acked,
     now: Instant,
-    /// See [`super::LossDetection`]; 0: nothing is known.
+    /// Minimum round-trip time, see [`super::LossDetection`]; 0: unknown.
     least: Duration,
-    /// The transmissions that had arrived before it: one acknowledgement is no evidence of
+    /// Latest transmissions that had arrived before this acknowledgement: one acknowledgement is no evidence of
     /// reordering within itself.
     newest: [u64; 2],
 }
@@ -48,7 +47,7 @@ impl AckOutcome {
         }
     }
 
-    /// A segment that was sent once has arrived.
+    /// Records the arrival of a segment that was sent once.
     #[inline]
     fn on_first(&mut self, sending: Sending) {
         let age = self.now.since(sending.at);
@@ -59,7 +58,7 @@ impl AckOutcome {
         }
     }
 
-    /// Records that a segment had been taken for lost, and that this transmission has arrived all the same.
+    /// Records that this transmission of a segment that had been declared lost has arrived after all.
     fn on_spurious(&mut self, sent_at: Instant, bytes: u64) {
         let first = self
             .acked
@@ -72,9 +71,8 @@ impl AckOutcome {
 }
 
 impl SendWindow {
-    /// Nothing has been heard for a time-out: everything in flight counts as lost. Were it only the
-    /// oldest, each of several losses would cost a longer time-out than the one before. True if
-    /// there was any.
+    /// Handles a time-out: everything in flight is declared lost. If it were only the oldest segment, each of several
+    /// losses would cost a longer time-out than the one before. Returns true if anything was in flight.
     pub(in super::super) fn on_timeout(&mut self) -> bool {
         for slot in self.slots.iter_mut().take(self.fresh) {
             if let SegmentState::InFlight(sending) = slot.state {
@@ -88,7 +86,7 @@ impl SendWindow {
         std::mem::take(&mut self.counts.in_flight) > 0
     }
 
-    /// The time-out was spurious: segments that have not been sent again since are in flight after all.
+    /// Undoes a spurious time-out: segments that have not been retransmitted since are in flight after all.
     pub(in super::super) fn on_timeout_undone(&mut self) {
         for slot in self.slots.iter_mut().take(self.fresh) {
             self.counts.revive(slot);
@@ -126,8 +124,7 @@ impl SendWindow {
         acked.lost_next = next;
     }
 
-    /// The peer has been asked what has arrived, and the answer does not name what was sent before
-    /// `asked_at`: that is lost.
+    /// Declares segments lost that were sent before `asked_at` and that the answer to a Ping does not name.
     pub(in super::super) fn lose_sent_before(&mut self, asked_at: Instant) -> Acked {
         let mut lost = Acked::default();
         if self.counts.in_flight > 0 {
@@ -137,8 +134,8 @@ impl SendWindow {
         lost
     }
 
-    /// Takes segments for lost up to the so many-th that went on a channel, right behind which the peer was
-    /// asked; with `again_only`, of those that have been lost before.
+    /// Declares segments lost up to a transmission on a channel, after which a Ping was sent; with `again_only`, only
+    /// those that have been lost before.
     pub(in super::super) fn lose_sent_up_to(
         &mut self,
         (channel, transmission): (Channel, u64),
@@ -155,7 +152,7 @@ impl SendWindow {
         lost
     }
 
-    /// Has those of the first `count` segments sent again that are under way and of which `is_lost` says so.
+    /// Declares those of the first `count` segments lost that are in flight and for which `is_lost` returns true.
     fn lose(
         &mut self,
         count: usize,
@@ -190,7 +187,7 @@ impl SendWindow {
 }
 
 impl Counts {
-    /// A segment is known to be there.
+    /// Records the arrival of a segment.
     #[inline]
     pub(super) fn on_arrived(
         &mut self,
@@ -228,8 +225,8 @@ impl Counts {
         send_buffer.release(slot.content.place);
     }
 
-    /// Handles the arrival of a segment that was sent twice: only the time can tell which of the two has arrived (the Eifel
-    /// algorithm, RFC 3522), and only if it is too short for the second.
+    /// Handles the arrival of a segment that was sent twice: only the time can tell which of the two has arrived (the
+    /// Eifel algorithm, RFC 3522), and only if it is too short for the second.
     #[cold]
     fn on_resent_arrived(
         &mut self,
@@ -255,7 +252,7 @@ impl Counts {
         *newest = (*newest).max(sending.transmission);
     }
 
-    /// Takes a segment that was to be sent again for in flight after all.
+    /// Marks a segment that was to be retransmitted as in flight after all.
     fn revive(&mut self, slot: &mut SegmentSlot) {
         if let SegmentState::ToResend(sending) = slot.state {
             slot.state = SegmentState::InFlight(sending);
@@ -267,9 +264,9 @@ impl Counts {
 }
 
 impl Sending {
-    /// So many sent later on its channel have arrived that in order it would have, too. Of one that
-    /// has been sent `sends` times, and so was lost before, a single later one is enough (RFC 8985,
-    /// section 6.2, step 4: no reordering threshold in recovery).
+    /// Returns whether so many later transmissions on its channel have arrived that this one would have, too, if the
+    /// path kept the order. For a segment sent more than once, which was lost before, a single later one is enough (RFC
+    /// 8985, section 6.2, step 4: no reordering threshold in recovery).
     #[inline]
     fn is_reordered(self, newest: [u64; 2], sends: u32) -> bool {
         let later = if sends > 1 { 1 } else { REORDERING };

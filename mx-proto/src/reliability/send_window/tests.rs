@@ -1,13 +1,13 @@
-//! Histories of a send window: what is sent, acknowledged, lost and sent again.
+//! Histories of a send window: segments sent, acknowledged, lost and retransmitted.
 
 use super::*;
 use Channel::{Command, Data};
 
 const START: Seq = Seq(u32::MAX - 9);
-/// Bytes of every segment of [`Rig::push`].
+/// Size in bytes of every segment of [`Rig::push`].
 const SIZE: u32 = 100;
 
-/// A window and where its bytes lie.
+/// A window and the buffer with its bytes.
 struct Rig {
     window: SendWindow,
     detection: LossDetection,
@@ -26,7 +26,7 @@ impl Rig {
         }
     }
 
-    /// A fragment of so many bytes, in segments of at most 36 bytes: 100 with their header.
+    /// Adds a fragment of `len` bytes, in segments of at most 36 bytes: 100 with their header.
     fn push_fragment(&mut self, len: u32, tiny: bool) {
         let window = &mut self.window;
         let mut writer = self
@@ -51,7 +51,7 @@ impl Rig {
         (0..count).for_each(|_| self.push_fragment(36, tiny));
     }
 
-    /// Sends all that may be sent; their numbers.
+    /// Sends all that may be sent. Returns the numbers of the segments.
     fn send(&mut self, at: u64) -> Vec<u32> {
         let mut numbers = Vec::new();
         while let Some(index) = self.window.next() {
@@ -62,7 +62,7 @@ impl Rig {
         numbers
     }
 
-    /// `count` segments sent at times 0, 1, 2, ...
+    /// Makes a window with `count` segments sent at times 0, 1, 2, ...
     fn sent(count: usize) -> Self {
         let mut rig = Self::new(2048, u32::MAX);
         for i in 0..count {
@@ -82,7 +82,6 @@ impl Rig {
         acked
     }
 
-    /// All sums are what the slots say.
     fn check(&self) {
         let window = &self.window;
         let sum = |wanted: fn(SegmentState) -> bool| {
@@ -159,7 +158,7 @@ fn later_sack_words_count_and_bytes_return_at_once() {
     assert_eq!((acked.segments, acked.bytes, acked.rtt), (1, 100, None));
 }
 
-/// Nothing is acknowledged sooner than 30 after it was sent; reordered segments take up to `wait`.
+/// Returns a criterion: no acknowledgement comes sooner than 30 after sending; reordered segments take up to `wait`.
 fn detecting(wait: u64) -> LossDetection {
     LossDetection {
         least: Duration::from_nanos(30),
@@ -179,7 +178,7 @@ fn ack_too_soon_after_resend_is_for_the_original() {
         assert_eq!(acked.spurious_bytes, u64::from(SIZE * spurious));
         let was = (spurious > 0).then_some((Instant(0), Duration::from_nanos(at)));
         assert_eq!(acked.spurious_sent_at.zip(acked.reordered), was);
-        // Of one sent twice there is no sample, whichever it was.
+        // A segment sent twice gives no sample, whichever arrived.
         assert_eq!(acked.rtt, None);
     }
 }
@@ -201,7 +200,7 @@ fn what_went_right_before_a_ping_and_is_not_named_is_lost() {
     rig.push(1, false);
     assert_eq!(rig.send(0), [4]);
     rig.ack(0, &[0b10], 10).expect("in range");
-    // Not what went after it, and with disorder only what had been lost before.
+    // Later segments are not lost, and with reordering only those that had been lost before.
     assert_eq!(rig.window.lose_sent_up_to(behind, true).lost_segments, 0);
     assert_eq!(
         rig.window
@@ -221,7 +220,7 @@ fn a_reordered_segment_is_not_lost_until_its_time_is_over() {
     let mut rig = Rig::sent(6);
     rig.detection = detecting(100);
     let acked = rig.ack(0, &[0b11110], 99).expect("in range");
-    // 1 was sent at 1, and is reordered as well.
+    // Segment 1 was sent at 1, and is reordered as well.
     assert_eq!(acked.lost_segments, 0);
     assert_eq!(acked.lost_next, Some(Instant(100)));
     let wait = rig.detection.wait;
@@ -236,7 +235,7 @@ fn a_reordered_segment_is_not_lost_until_its_time_is_over() {
         (1, Some(Instant(101)))
     );
     rig.check();
-    // The other one arrives, reordered.
+    // The other segment arrives, reordered.
     let acked = rig.ack(0, &[0b11111], 100).expect("in range");
     assert_eq!((acked.spurious_segments, acked.lost_segments), (0, 0));
     assert_eq!(acked.reordered, Some(Duration::from_nanos(99)));
@@ -260,7 +259,7 @@ fn a_time_out_that_was_none_is_taken_back() {
         (None, 900)
     );
     let acked = rig.ack(10, &[], 120).expect("in range");
-    // They are samples: sent once.
+    // These are samples, because the segments were sent once.
     assert_eq!(acked.rtt, Some(Duration::from_nanos(120 - 9)));
     assert!(rig.window.is_empty());
 }
@@ -286,13 +285,13 @@ fn nothing_is_sent_beyond_the_window_of_the_receiver() {
     assert_eq!(rig.send(0), [0, 1]);
     assert!(!rig.window.is_stuck());
     rig.ack(2, &[], 9).expect("in range");
-    // 99 bytes are room for one after all: nothing else would make the receiver speak.
+    // 99 bytes admit one segment after all: nothing else would make the receiver speak.
     assert_eq!(rig.send(10), [2]);
     rig.ack(3, &[], 11).expect("in range");
     assert!(rig.window.is_stuck());
     rig.window.on_window(START.ahead(3), SIZE);
     assert_eq!(rig.send(12), [3]);
-    // An older, smaller promise does not take it back.
+    // An older, smaller window does not take it back.
     rig.window.on_window(START.ahead(3), 2 * SIZE);
     rig.window.on_window(START.ahead(3), 0);
     assert_eq!(rig.send(13), [4]);
@@ -312,7 +311,7 @@ fn a_timeout_resends_all_that_is_not_known_to_be_there() {
 #[test]
 fn batch_is_adjacent_uniform_and_within_limits() {
     let mut rig = Rig::new(64, u32::MAX);
-    // 10 of full size and one of 10 bytes, in one block; then another fragment.
+    // 10 segments of full size and one of 10 bytes, in one block; then another fragment.
     rig.push_fragment(370, false);
     rig.push_fragment(360, false);
     let window = &mut rig.window;
@@ -329,7 +328,7 @@ fn batch_is_adjacent_uniform_and_within_limits() {
     window.allowed_total = 1 << 20;
     (0..8).for_each(|index| window.on_sent(index, Data, Instant(index as u64)));
     rig.ack(0, &[0b111_1000], 20).expect("in range");
-    // 0 to 3 are lost, 4 to 7 here, 8 to 10 new.
+    // Segments 0 to 3 are lost, 4 to 7 have arrived, 8 to 10 are new.
     assert_eq!(rig.window.next(), Some(0));
     assert_eq!(rig.window.batch(0, 64, 1 << 20), 4);
     assert_eq!(rig.window.batch(8, 64, 1 << 20), 3);

@@ -1,12 +1,12 @@
-//! A suspended session: the state of an idle one, in a fraction of the memory (see `roster`).
+//! Suspended session: the state of an idle one, in a fraction of the memory (see `roster`).
 //!
 //! ```text
 //!   Session --suspend--> SuspendedSession        nothing in flight, no ACK, Ping or probe due
 //!           <--resume---
 //! ```
 //!
-//! A suspended session has the cookies, the sequence numbers, and the properties of the path: round trip, window
-//! (halved after so long a pause), datagram size. The rest is as in a new session.
+//! A suspended session has the cookies, the sequence numbers, and the properties of the path: round-trip time, window
+//! (halved after so long a pause), datagram size. Everything else is as in a new session.
 
 use super::super::pmtu::{Found, Pmtu};
 use super::super::reliable_config::ReliableConfig;
@@ -17,7 +17,6 @@ use super::{Caller, Session, State};
 use crate::port::LinkFigures;
 use crate::time::Instant;
 
-/// See above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::reliability) struct SuspendedSession {
     ours: u64,
@@ -28,11 +27,11 @@ pub(in crate::reliability) struct SuspendedSession {
     pinged_at: Instant,
     path: SavedRtt,
     size: Found,
-    /// Numbers of our next segment and of theirs.
+    /// Number of our next segment; `awaited`: of the peer's next.
     next: Seq,
     awaited: Seq,
     next_fragment: u32,
-    /// Bytes that they have room for.
+    /// Peer's receive window in bytes.
     peer_window: u32,
     advertised: u32,
     window: u32,
@@ -42,12 +41,10 @@ pub(in crate::reliability) struct SuspendedSession {
 }
 
 impl SuspendedSession {
-    /// Our cookie and the peer's.
     pub(in crate::reliability) fn cookies(&self) -> (u64, u64) {
         (self.ours, self.theirs)
     }
 
-    /// Its figures, for tools.
     pub(in crate::reliability) fn figures(&self) -> LinkFigures {
         LinkFigures {
             round_trip: self.path.srtt(),
@@ -60,7 +57,7 @@ impl SuspendedSession {
 }
 
 impl Session {
-    /// The suspended session. `None`: something is not done.
+    /// Returns the suspended form of an idle session. `None`: something is not finished.
     pub(in crate::reliability) fn suspend(&self) -> Option<SuspendedSession> {
         let timers = [Timer::Resend, Timer::Ask, Timer::Reordering, Timer::Ack];
         let done = self.state == State::Open
@@ -96,7 +93,7 @@ impl Session {
         })
     }
 
-    /// The session that was suspended, on a port of that `datagram_max` and `config`.
+    /// Makes a session from its suspended form, for a port with this `datagram_max` and `config`.
     pub(in crate::reliability) fn resume(
         suspended: &SuspendedSession,
         datagram_max: usize,
@@ -134,7 +131,7 @@ impl Session {
         session
     }
 
-    /// Nothing of ours has been under way since then.
+    /// Returns whether anything of ours was in flight after `since`.
     #[inline]
     pub(in crate::reliability) fn has_sent_since(&self, since: Instant) -> bool {
         self.keep_alive.progress_at > since

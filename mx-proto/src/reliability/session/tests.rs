@@ -1,4 +1,4 @@
-//! Sessions by themselves: timers, Hellos, acknowledgements that are due.
+//! Tests of sessions by themselves: timers, Hellos, acknowledgements that are due.
 
 use super::*;
 
@@ -16,12 +16,12 @@ fn a_pacing_pause_ends_at_its_time_and_is_not_due_again() {
     assert!(session.deadline(&config) > Instant(10));
 }
 
-/// A session at time 1 in which we call.
+/// Makes a session at time 1 in which we call.
 fn calling(config: &ReliableConfig) -> Session {
     Session::new(Instant(1), 1, Seq(1), None, 1400, config)
 }
 
-/// A caller's session that a peer with cookie 2 has answered.
+/// Makes a caller's session that a peer with cookie 2 has answered.
 fn opened(config: &ReliableConfig) -> Session {
     let mut session = calling(config);
     assert!(session.on_welcome(Instant(1), &Header::new(DatagramKind::Welcome, 1, 2)));
