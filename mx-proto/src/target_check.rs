@@ -1,4 +1,4 @@
-//! Check of the target: machines for which this code is not written are rejected. Every crate of ours depends on this one.
+//! Check of the target: machines for which this code is not written are rejected. All our crates depend on this one.
 //!
 //! Lengths of messages have 64 bits and are used as lengths in memory; this code has never run on a big-endian machine.
 //! Tested by `testing/lints`.

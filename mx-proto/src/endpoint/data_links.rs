@@ -14,7 +14,7 @@
 //! under way on it.
 //!
 //! Owns: the session of each data link.
-//! Out of scope: the state of a session's links (`crate::data_link`), the choice of a link for each part (`rendezvous`).
+//! Out of scope: the state of a session's links (`crate::data_link`), the choice of a link for a part (`rendezvous`).
 //! Cost: an entry in a hash table for each data link, and a look-up for each packet of one.
 
 use super::Endpoint;

@@ -750,8 +750,8 @@ pub(super) fn reader(token: u64) -> Option<RequestId> {
     (token & READS != 0).then(|| RequestId::from_word(token & !READS))
 }
 
-/// Bytes requested at once over the command link while a data link is being set up: 1 ms at 1 Gbit/s, because small messages
-/// wait behind them.
+/// Bytes requested at once over the command link while a data link is being set up: 1 ms at 1 Gbit/s, because small
+/// messages wait behind them.
 const COMMAND_BLOCK: u32 = 128 << 10;
 /// Minimum size in bytes of a part when a message uses several links; the cost of its Pull is then negligible.
 const STRIPE_LEAST: u32 = 256 << 10;

@@ -1,26 +1,26 @@
-//! Unexpected messages: those that arrived before their receive, until they have one.
+//! Unexpected messages: those that arrived before their receive.
 //!
 //! ```text
 //!                 .-- Defer -----> UNDECIDED --show--> OUT --.
 //!   arrives ------+-- Continue --> UNEXPECTED <--- decided --'   bits, mask --> a receive
 //!      |          `-- Inbox -----> TURN                          in turn    --> the layer above (`rotation`)
-//!      `-- STREAMED: its data is coming on a link; then the same
+//!      `-- STREAMED: its data is arriving on a link; then as above
 //!
 //!   one slab       #0  #1  #2  #3  #4               each message once: body, payment, stage
-//!   by stage       #0 <-> #1                        undecided; unexpected, by bits besides; of one turn
+//!   by stage       #0 <-> #1                        undecided; unexpected, also by bits; of one turn
 //!   by source      #0 <-> #2 <-> #4                 in the order in which they came
-//!   by name        (source, its name for it) -> #3  those of which the sender has the bytes
+//!   by name        (source, sender's id) -> #3      those whose data is with the sender
 //!
 //!   body           AtSender ---> Fetching ---> Bytes, Memory   (Unavailable: undecided, and cannot be fetched)
 //! ```
 //!
 //! Every undecided message is younger than every unexpected one of its source.
 //!
-//! Owns: the messages, their bytes and payments; the names under which senders have offered messages, also
+//! Owns: the messages, their data and payments; the ids under which senders have offered messages, including
 //! those that a receive has taken.
 //! Out of scope: operations, the pool, the limit for each sender (see `flow`).
-//! Cost: O(1) for each message, per mask in use if it is unexpected; no allocation once there are enough
-//! places. The next undecided one is found by passing over those of sources whose bytes are on their way.
+//! Cost: O(1) for each message, and for each mask in use if it is unexpected; no allocation once there are enough
+//! slots. The search for the next undecided one skips messages of sources whose data is being fetched.
 
 mod rotation;
 
@@ -35,59 +35,59 @@ use foldhash::fast::RandomState;
 use rotation::InboxRotation;
 use std::collections::HashMap;
 
-/// A message that arrived before its receive.
+/// Message that arrived before its receive.
 #[derive(Debug)]
 pub(crate) struct UnexpectedMessage<M> {
     pub(crate) source: RemoteId,
     pub(crate) bits: MatchBits,
     pub(crate) length: u32,
-    /// Credits drawn from the pool, and the payment of its sender.
+    /// Credits drawn from the pool for fetching; `paid`: payment by the sender.
     pub(crate) drawn: u32,
     pub(crate) paid: Payment,
-    /// Its sender has gone without an heir, and what it costs is a tombstone from there.
+    /// Source whose tombstone pays for the message, if its sender is lost and no remote stands for it; `None`
+    /// otherwise.
     pub(crate) tombstone: Option<Source>,
-    /// Its sender's name for it, if it was only offered.
+    /// Sender's id of the message, if it was offered; `None`: it carried its data.
     pub(crate) send_id: Option<u64>,
     pub(crate) body: Body<M>,
     pub(crate) stage: Stage,
 }
 
-/// The bytes of a message.
 #[derive(Debug)]
 pub(crate) enum Body<M> {
-    /// All of them; of one that is streamed, room for them.
+    /// All data; of a streamed message, memory for it.
     Bytes(Vec<u8>),
-    /// All of them, where their taker wants them.
+    /// All data, in memory of the owner.
     Memory(M),
-    /// The bytes are with the sender, which may have made them readable.
+    /// The data is with the sender, which may have registered it.
     AtSender(Option<RemoteKey>),
-    /// The bytes are with the sender, and cannot be fetched now.
+    /// The data is with the sender and cannot be fetched now.
     Unavailable,
-    /// The bytes are on their way: the operation that fetches them.
+    /// The data is being fetched by this operation.
     Fetching(RequestId),
 }
 
-/// The thing that a message waits for.
+/// Stage of a message: the event that it waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// For the rest of it.
+    /// Waits for the rest of its data.
     Streamed,
-    /// For a decision, in the order of arrival.
+    /// Waits for a decision, in the order of arrival.
     Undecided,
-    /// For the end of one.
+    /// Shown; waits for the end of the decision.
     Out,
-    /// For a receive.
+    /// Waits for a receive.
     Unexpected,
-    /// For its turn.
+    /// Waits in a turn of the inbox.
     Turn {
         slot: u32,
-        /// The message can be had.
+        /// Whether the message can be handed out.
         ready: bool,
     },
 }
 
 impl<M> UnexpectedMessage<M> {
-    /// A message in no stage.
+    /// Makes a message in no stage.
     pub(crate) fn new(
         (source, bits, length): (RemoteId, MatchBits, u32),
         paid: Payment,
@@ -107,17 +107,16 @@ impl<M> UnexpectedMessage<M> {
         }
     }
 
-    /// All of it is here.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.body, Body::Bytes(_) | Body::Memory(_))
     }
 
-    /// Its sender has the bytes, and nothing is done about that.
+    /// Returns whether the data is with the sender and is not being fetched.
     fn is_there(&self) -> bool {
         matches!(self.body, Body::AtSender(_) | Body::Unavailable)
     }
 
-    /// Its sender's name for it, and the key with which the sender's memory can be read.
+    /// Returns the sender's id of the message, and the key with which the sender's memory can be read.
     pub(crate) fn offer(&self) -> (u64, Option<RemoteKey>) {
         let key = match self.body {
             Body::AtSender(key) => key,
@@ -126,7 +125,7 @@ impl<M> UnexpectedMessage<M> {
         (self.send_id.unwrap_or_default(), key)
     }
 
-    /// The operation that fetches its bytes.
+    /// Returns the operation that fetches the data; `None`: there is none.
     pub(crate) fn fetch(&self) -> Option<RequestId> {
         match self.body {
             Body::Fetching(op) => Some(op),
@@ -134,40 +133,39 @@ impl<M> UnexpectedMessage<M> {
         }
     }
 
-    /// Whether the message came with its data, and a receive may get it.
+    /// Returns whether the message carried its data and a receive may get it.
     pub(crate) fn is_complete(&self) -> bool {
         let waits = matches!(self.stage, Stage::Undecided | Stage::Unexpected);
         waits && self.send_id.is_none()
     }
 }
 
-/// A message of which the sender has the bytes.
+/// Owner of an offered message's id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OfferTarget {
-    /// The message is on its way into this receive.
+    /// The receive into which the message is being pulled.
     Pull(RequestId),
-    /// The message is here.
+    /// The unexpected message.
     Unexpected(EntryId),
 }
 
-/// All unexpected messages of one endpoint.
 #[derive(Debug)]
 pub(crate) struct UnexpectedQueue<M> {
     messages: Table<EntryId, UnexpectedMessage<M>>,
     by_source: RemoteLists,
-    /// Should a sender give two messages the same name, the younger one has it.
+    /// Offered messages by source and sender's id. If a sender uses an id twice, the younger message has it.
     pub(crate) names: HashMap<(RemoteId, u64), OfferTarget, RandomState>,
     unexpected: MatchTable,
     undecided: ChainEnds,
     out: Option<EntryId>,
-    /// Number of messages in these two stages. Every message that comes asks whether it is 0.
+    /// Number of messages in these two stages. Every arriving message checks whether it is 0.
     undecided_count: usize,
-    /// The neighbours of an undecided message, or of one that has a turn.
+    /// Neighbours of an undecided message, or of one in a turn.
     order: Chains,
-    /// The sources of undecided messages whose bytes are on their way: one of each.
+    /// Sources with an undecided message whose data is being fetched, one message each.
     previews: Vec<RemoteId>,
     turns: InboxRotation,
-    /// Bytes of those that came with their data and have no turn.
+    /// Bytes of messages that carried their data and are in no turn.
     bytes: usize,
 }
 
@@ -190,31 +188,30 @@ impl<M> Default for UnexpectedQueue<M> {
 }
 
 impl<M> UnexpectedQueue<M> {
-    /// All messages, also those that are not here.
+    /// Returns the number of all messages, including those whose data is with the sender.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Number of messages that wait for a receive.
     #[inline]
     pub(crate) fn unexpected(&self) -> usize {
         self.unexpected.len()
     }
 
-    /// Number of messages that wait for a decision, including the one that is out.
+    /// Returns the number of messages that wait for a decision, including the shown one.
     #[inline]
     pub(crate) fn undecided(&self) -> usize {
         self.undecided_count
     }
 
-    /// The one that is being decided.
+    /// Returns the message that is being decided.
     #[inline]
     pub(crate) fn out(&self) -> Option<EntryId> {
         self.out
     }
 
-    /// Bytes of those that came with their data, and wait for a receive or a decision.
+    /// Returns the number of bytes of messages that carried their data and wait for a receive or a decision.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -227,12 +224,11 @@ impl<M> UnexpectedQueue<M> {
         self.messages.get_mut(id)
     }
 
-    /// The message at a place.
     pub(crate) fn at(&self, place: u32) -> Option<(EntryId, &UnexpectedMessage<M>)> {
         self.messages.at(place)
     }
 
-    /// All messages of a source that has not gone, in the order in which they came.
+    /// Returns all messages of a source that has not been lost, in the order in which they came.
     pub(crate) fn of(
         &self,
         source: RemoteId,
@@ -241,7 +237,7 @@ impl<M> UnexpectedQueue<M> {
         places.filter_map(|place| self.messages.at(place))
     }
 
-    /// The credits that unexpected messages of a source hold. Cost: O(n) for all of its messages.
+    /// Returns the credits that unexpected messages of a source hold. Cost: O(n) for all of its messages.
     pub(crate) fn held_of(&self, source: RemoteId) -> u32 {
         let held = self.of(source).map(|(_, message)| match message.paid {
             Payment::Credits(cost) if message.stage == Stage::Unexpected => cost,
@@ -250,7 +246,7 @@ impl<M> UnexpectedQueue<M> {
         held.sum()
     }
 
-    /// Adds a message in no stage: one that is streamed, or whose stage follows.
+    /// Adds a message in no stage: a streamed one, or one whose stage follows.
     pub(crate) fn add(&mut self, message: UnexpectedMessage<M>) -> EntryId {
         let (source, name) = (message.source, message.send_id);
         let id = self.messages.insert(message);
@@ -262,14 +258,12 @@ impl<M> UnexpectedQueue<M> {
         id
     }
 
-    /// Has a message wait for a decision.
     pub(crate) fn defer(&mut self, id: EntryId) {
         self.leave(id);
         self.order.append(&mut self.undecided, id.index());
         self.enter(id, Stage::Undecided);
     }
 
-    /// Has a message wait for a receive.
     pub(crate) fn await_receive(&mut self, id: EntryId) {
         self.leave(id);
         if let Some(message) = self.messages.get(id) {
@@ -278,7 +272,7 @@ impl<M> UnexpectedQueue<M> {
         self.enter(id, Stage::Unexpected);
     }
 
-    /// Begins the decision about a message. Returns its bytes, if they are here.
+    /// Begins the decision about a message. Returns its data, if it has arrived.
     pub(crate) fn show(&mut self, id: EntryId) -> Option<Vec<u8>> {
         debug_assert!(self.out.is_none(), "two messages are being decided");
         self.leave(id);
@@ -287,7 +281,7 @@ impl<M> UnexpectedQueue<M> {
         self.take_bytes(id)
     }
 
-    /// The bytes of a message, if they are here, until they are put back.
+    /// Takes the data out of a message until it is put back; `None` if it has not arrived.
     pub(crate) fn take_bytes(&mut self, id: EntryId) -> Option<Vec<u8>> {
         match &mut self.messages.get_mut(id)?.body {
             Body::Bytes(bytes) => Some(std::mem::take(bytes)),
@@ -302,7 +296,7 @@ impl<M> UnexpectedQueue<M> {
         }
     }
 
-    /// Takes a message out of the chain of its stage. Gives how many of its turn can be had because of that.
+    /// Removes a message from the chain of its stage. Returns how many messages of its turn become ready thereby.
     fn leave(&mut self, id: EntryId) -> u32 {
         self.count(id, false);
         let place = id.index();
@@ -324,7 +318,7 @@ impl<M> UnexpectedQueue<M> {
         }
     }
 
-    /// A message has come into one of the stages before a receive, or leaves it.
+    /// Counts a message that enters or leaves one of the stages before a receive.
     fn count(&mut self, id: EntryId, comes: bool) {
         let Some(message) = self.messages.get(id) else {
             return;
@@ -347,7 +341,7 @@ impl<M> UnexpectedQueue<M> {
         }
     }
 
-    /// Takes a message out, whatever its stage. Gives how many of its turn can be had because of that.
+    /// Removes a message in any stage. Returns how many messages of its turn become ready thereby, too.
     pub(crate) fn remove(&mut self, id: EntryId) -> Option<(UnexpectedMessage<M>, u32)> {
         let ready = self.leave(id);
         let message = self.messages.remove(id)?;
@@ -369,29 +363,29 @@ impl<M> UnexpectedQueue<M> {
         Some((message, ready))
     }
 
-    /// Forgets the name of an offer, if that is who has it.
+    /// Forgets the id of an offer, if `of` still has it.
     pub(crate) fn forget_name(&mut self, name: (RemoteId, u64), of: OfferTarget) {
         if self.names.get(&name) == Some(&of) {
             self.names.remove(&name);
         }
     }
 
-    /// The oldest unexpected message that a receive with `bits` and `mask` accepts.
+    /// Returns the oldest unexpected message that a receive with `bits` and `mask` accepts.
     #[inline]
     pub(crate) fn front(&mut self, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {
         let oldest = self.unexpected.front(bits, mask)?;
         Some(self.messages.at(oldest)?.0)
     }
 
-    /// The oldest undecided message behind none of the same source whose bytes are on their way; `None` while
-    /// one is out.
+    /// Returns the oldest undecided message of a source none of whose messages is being fetched; `None` while one is
+    /// shown.
     pub(crate) fn next_undecided(&self) -> Option<EntryId> {
         let mut all = self.all_undecided();
         let next = all.find(|(_, message)| !self.previews.contains(&message.source))?;
         Some(next.0)
     }
 
-    /// The oldest one of all; `None` while one is out.
+    /// Returns the oldest undecided message; `None` while one is shown.
     pub(crate) fn oldest_undecided(&self) -> Option<EntryId> {
         Some(self.all_undecided().next()?.0)
     }
@@ -402,13 +396,12 @@ impl<M> UnexpectedQueue<M> {
         places.filter_map(|place| self.messages.at(place))
     }
 
-    /// Whether the bytes of one more undecided message may be fetched.
+    /// Returns whether the data of one more undecided message may be fetched.
     pub(crate) fn may_preview(&self) -> bool {
         self.previews.len() < PREVIEWS_MAX
     }
 
-    /// The bytes of a message that has a turn, or is undecided, are on their way from now on, for `drawn`
-    /// credits.
+    /// Begins the fetch of a message in a turn, or of an undecided one, with `drawn` credits.
     pub(crate) fn begin(&mut self, id: EntryId, op: RequestId, drawn: u32) {
         let Some(message) = self.messages.get_mut(id) else {
             return;
@@ -427,8 +420,8 @@ impl<M> UnexpectedQueue<M> {
         }
     }
 
-    /// Ends the fetch of a message whose bytes are here, or cannot be had: only an undecided message stays then. Returns how
-    /// many of its turn can be had because of that.
+    /// Ends the fetch of a message, with its data, or without it; without it only an undecided message stays. Returns
+    /// how many messages of its turn become ready thereby.
     pub(crate) fn end(&mut self, id: EntryId, body: Body<M>) -> u32 {
         let Some(message) = self.messages.get_mut(id) else {
             return 0;
@@ -440,21 +433,21 @@ impl<M> UnexpectedQueue<M> {
             self.previews.retain(|of| *of != source);
             return 0;
         };
-        // Its sender has been told, and cannot take it back any more.
+        // The sender has been told, and cannot withdraw the message any more.
         if let Some(name) = message.send_id.take() {
             self.forget_name((source, name), OfferTarget::Unexpected(id));
         }
         self.mark_arrived(id.index(), slot)
     }
 
-    /// Nothing has been paid for a message any more.
+    /// Removes the payment of a message.
     pub(crate) fn forgive(&mut self, id: EntryId) {
         if let Some(message) = self.messages.get_mut(id) {
             message.paid = Payment::Credits(0);
         }
     }
 
-    /// The source of a message has gone, and another remote stands for it.
+    /// Gives a message of a lost source to another remote, its tombstone.
     pub(crate) fn rename(&mut self, id: EntryId, to: RemoteId) {
         if let Some(message) = self.messages.get_mut(id) {
             let source = std::mem::replace(&mut message.source, to);
@@ -463,9 +456,9 @@ impl<M> UnexpectedQueue<M> {
         }
     }
 
-    /// The source of a message that is out, or here and has a turn, has gone: what it was paid with is a
-    /// tombstone from there. It waits for no other source's: those may wait for what it holds. Gives whether
-    /// it can be had because of that.
+    /// Charges a message to the tombstone of its lost source: a shown message, or a complete one in a turn. It no
+    /// longer waits for messages of other sources in its turn, which may wait for the credits that it holds. Returns
+    /// whether it becomes ready thereby.
     pub(crate) fn charge_to_tombstone(&mut self, id: EntryId, from: Source) -> bool {
         let Some(message) = self.messages.get_mut(id) else {
             return false;
@@ -483,8 +476,8 @@ impl<M> UnexpectedQueue<M> {
     }
 }
 
-/// Undecided messages of which the bytes may be on their way at once, each of another source. Their memory
-/// is not paid for.
+/// Maximum number of undecided messages whose data is being fetched, each of another source. Their memory is not paid
+/// for.
 const PREVIEWS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,20 +1,19 @@
-//! Messages for the layer above, in turns: those that are here, and those that are still to be fetched.
+//! Rotation of the inbox: messages for the layer above, in turns of their peers, arrived or still to be fetched.
 //!
 //! ```text
-//!   rotation   turn 7 -> turn 3 -> turn 9          turns whose first message is here; each hands out one
-//!                |         |         |             message, then it is the next turn
-//!                #         #         #   <- take                   #  here
-//!                #         #       (...)                        (..) offered, or on its way
-//!              (...)                 #             messages behind one that is not here wait for it
+//!   rotation   turn 7 -> turn 3 -> turn 9          turns whose first message has arrived; each hands out one
+//!                |         |         |             message, then the next turn follows
+//!                #         #         #   <- take                   #  arrived
+//!                #         #       (...)                        (..) offered, or being fetched
+//!              (...)                 #             messages after one that has not arrived wait for it
 //!                #
-//!                                                  fetched: of each turn the first that is not here,
-//!   line       turn 7 -> turn 5                    turns in the order in which they come to that
+//!                                                  to fetch: in each turn the first that has not arrived,
+//!   line       turn 7 -> turn 5                    turns in the order in which they have come to it
 //! ```
 //!
-//! However many messages one turn has, it delays another's oldest message by one hand-out.
+//! However many messages one turn has, it delays another turn's oldest message by one message.
 //!
-//! Cost: O(1) for each message. A turn without messages takes no memory, so there may be any number of
-//! turns.
+//! Cost: O(1) for each message. A turn without messages takes no memory, so there may be any number of turns.
 
 use super::{Body, Stage, UnexpectedMessage, UnexpectedQueue};
 use crate::ids::EntryId;
@@ -24,33 +23,32 @@ use foldhash::fast::RandomState;
 use slab::Slab;
 use std::collections::HashMap;
 
-/// See the module.
+/// Turns with messages, and their order.
 #[derive(Default, Debug)]
 pub(super) struct InboxRotation {
-    /// Turns with messages.
     pub(super) all: Slab<PeerQueue>,
-    /// The slots of turns, by number.
+    /// Slots of turns, by number.
     pub(super) slots: HashMap<u32, u32, RandomState>,
     pub(super) rotation: ChainEnds,
     pub(super) rotating: Chains,
     pub(super) line: ChainEnds,
     pub(super) lined: Chains,
-    /// Messages that can be had in turn; the other figures.
+    /// Number of messages that can be handed out.
     ready: usize,
     pub(super) stats: InboxStats,
 }
 
-/// The messages of one turn, in the order in which they were sent.
+/// Messages of one turn, in the order in which they were sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerQueue {
     pub(super) number: u32,
     all: ChainEnds,
-    /// The first that is not here.
+    /// First message that has not arrived; `None`: all have.
     pub(super) absent: Option<u32>,
-    /// The number of messages before it.
+    /// Number of messages before it.
     ready: u32,
     rotates: bool,
-    /// `absent` is to be fetched, and nothing has been done about that.
+    /// Whether `absent` is to be fetched and the fetch has not begun.
     waits: bool,
 }
 
@@ -68,7 +66,6 @@ impl PeerQueue {
 }
 
 impl InboxRotation {
-    /// The turn whose turn it is.
     #[inline]
     fn first(&self) -> Option<&PeerQueue> {
         self.all.get(self.rotation.oldest()? as usize)
@@ -78,19 +75,17 @@ impl InboxRotation {
         self.all.get(*self.slots.get(&number)? as usize)
     }
 
-    /// The slot of a turn; a new one if it had no messages.
+    /// Returns the slot of a turn; a new one if it had no messages.
     fn slot(&mut self, number: u32) -> u32 {
         let all = &mut self.all;
         *(self.slots.entry(number)).or_insert_with(|| all.insert(PeerQueue::new(number)) as u32)
     }
 
-    /// A turn has no messages any more.
     fn forget(&mut self, slot: u32) {
         let turn = self.all.remove(slot as usize);
         self.slots.remove(&turn.number);
     }
 
-    /// Passes the turn on to the next one.
     fn pass(&mut self) {
         if let Some(slot) = self.rotation.oldest() {
             self.rotating.unlink(&mut self.rotation, slot);
@@ -100,29 +95,25 @@ impl InboxRotation {
 }
 
 impl<M> UnexpectedQueue<M> {
-    /// The number of messages that can be handed out.
     #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.turns.ready
     }
 
-    /// The figures of those with turns.
     pub(crate) fn inbox_stats(&self) -> InboxStats {
         self.turns.stats
     }
 
-    /// Whether a turn has any message.
+    /// Returns whether a turn has any message.
     pub(crate) fn holds(&self, turn: u32) -> bool {
         self.turns.slots.contains_key(&turn)
     }
 
-    /// The next turn.
     #[inline]
     pub(crate) fn turn(&self) -> Option<u32> {
         Some(self.turns.first()?.number)
     }
 
-    /// The turn of a message.
     pub(crate) fn turn_of(&self, message: &UnexpectedMessage<M>) -> Option<u32> {
         match message.stage {
             Stage::Turn { slot, .. } => Some(self.turns.all.get(slot as usize)?.number),
@@ -130,18 +121,16 @@ impl<M> UnexpectedQueue<M> {
         }
     }
 
-    /// The oldest message of the turn whose turn it is.
     pub(crate) fn first_mut(&mut self) -> Option<&mut UnexpectedMessage<M>> {
         self.messages.at_mut(self.turns.first()?.all.oldest()?)
     }
 
-    /// The youngest message of a turn.
     pub(crate) fn last(&self, turn: u32) -> Option<EntryId> {
         let last = self.turns.of(turn)?.all.youngest()?;
         Some(self.messages.at(last)?.0)
     }
 
-    /// The message that is to be fetched next.
+    /// Returns the message that is to be fetched next.
     #[inline]
     pub(crate) fn to_fetch(&self) -> Option<EntryId> {
         let slot = self.turns.line.oldest()?;
@@ -149,7 +138,7 @@ impl<M> UnexpectedQueue<M> {
         Some(self.messages.at(absent)?.0)
     }
 
-    /// Puts a message, whole or offered, behind the others of a turn. Gives whether it can be had.
+    /// Puts a message, whole or offered, at the end of a turn. Returns whether it is ready.
     pub(crate) fn await_turn(&mut self, id: EntryId, turn: u32) -> bool {
         self.leave(id);
         let Some(message) = self.messages.get_mut(id) else {
@@ -167,8 +156,7 @@ impl<M> UnexpectedQueue<M> {
         first_absent && self.advance(slot, Some(id.index())) > 0
     }
 
-    /// Takes out the oldest message of the turn whose turn it is; then it is the next one's. Gives the turn,
-    /// too.
+    /// Removes the oldest message of the next turn, and moves that turn to the back. Returns the turn, too.
     pub(crate) fn take(&mut self) -> Option<(u32, UnexpectedMessage<M>)> {
         let first = self.turns.first()?;
         let (turn, oldest) = (first.number, first.all.oldest()?);
@@ -180,12 +168,11 @@ impl<M> UnexpectedQueue<M> {
         Some((turn, message))
     }
 
-    /// Passes the turn on to the next one.
     pub(crate) fn pass(&mut self) {
         self.turns.pass();
     }
 
-    /// A message leaves its turn. Gives how many others can be had because of that.
+    /// Removes a message from its turn. Returns how many others become ready thereby.
     pub(super) fn leave_turn(&mut self, place: u32, slot: u32, ready: bool) -> u32 {
         let behind = self.order.behind(place);
         let turns = &mut self.turns;
@@ -218,7 +205,7 @@ impl<M> UnexpectedQueue<M> {
         more
     }
 
-    /// A message that was on its way is here. Gives how many of its turn can be had because of that.
+    /// Handles the arrival of a fetched message. Returns how many messages of its turn become ready thereby.
     pub(super) fn mark_arrived(&mut self, place: u32, slot: u32) -> u32 {
         self.turns.stats.fetching -= 1;
         self.turns.stats.messages += 1;
@@ -228,7 +215,7 @@ impl<M> UnexpectedQueue<M> {
         self.advance(slot, Some(place))
     }
 
-    /// A message that is here goes before the first that is not.
+    /// Moves a message that has arrived before the first that has not.
     pub(super) fn pass_absent(&mut self, place: u32, slot: u32) {
         let queue = &mut self.turns.all[slot as usize];
         if let Some(absent) = queue.absent {
@@ -238,7 +225,7 @@ impl<M> UnexpectedQueue<M> {
         }
     }
 
-    /// Makes messages ready from `next` on, up to the first that is not here. Returns their number.
+    /// Makes messages ready from `next` on, up to the first that has not arrived. Returns their number.
     fn advance(&mut self, slot: u32, mut next: Option<u32>) -> u32 {
         let turns = &mut self.turns;
         let mut more = 0;

@@ -1,10 +1,9 @@
-//! The store beside simple models of it.
+//! Tests of the queue against simple models of it.
 
 use super::*;
 use crate::matching::KEPT_MAX;
 use mx_sim::Rng;
 
-/// Adds a message that is only offered.
 fn come_offered(store: &mut UnexpectedQueue<u32>, source: u32, bits: u64, send_id: u64) -> EntryId {
     let what = (RemoteId::new(source, 1), MatchBits(bits), 1);
     let body = Body::AtSender(None);
@@ -62,7 +61,7 @@ fn younger_of_two_offers_with_one_name_wins_it() {
     assert!(unexpected.messages.is_empty() && unexpected.names.is_empty());
 }
 
-/// The reference model of the other stages: a message.
+/// Reference model of the other stages: a message.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Seen {
     id: EntryId,
@@ -124,7 +123,7 @@ fn whatever_comes_and_goes_each_view_has_those_that_it_should() {
     mx_sim::seeds::each(1_000, |seed| {
         let mut rng = Rng::new(seed);
         let mut store = UnexpectedQueue::<u32>::default();
-        // In the order of arrival, but those that got another source; and in that of each stage.
+        // In the order of arrival, except those that got another source; and in that of each stage.
         let (mut seen, mut undecided, mut unexpected) = (Vec::<Seen>::new(), vec![], vec![]);
         for n in 0..rng.below(150) {
             let some = (!seen.is_empty()).then(|| rng.index(seen.len().max(1)));
@@ -226,7 +225,7 @@ fn whatever_comes_and_goes_each_view_has_those_that_it_should() {
     });
 }
 
-/// The reference model of turns: a message.
+/// Reference model of turns: a message.
 #[derive(Clone, Debug, PartialEq)]
 struct Known {
     place: EntryId,
@@ -244,18 +243,16 @@ enum State {
     Coming,
 }
 
-/// The store as lists that are searched from the front.
+/// Model of the queue: lists that are searched from the front.
 #[derive(Default)]
 struct Model {
     turns: Vec<Vec<Known>>,
     rotation: Vec<u32>,
     line: Vec<u32>,
-    /// The messages that could be handed out so far.
     ready: u64,
 }
 
 impl Model {
-    /// Brings everything in line with the lists.
     fn see(&mut self) {
         for turn in 0..self.turns.len() as u32 {
             let list = &mut self.turns[turn as usize];
@@ -428,7 +425,7 @@ fn step(rng: &mut Rng, inbox: &mut UnexpectedQueue<u32>, model: &mut Model, n: u
                 return;
             }
             if inbox.turns.all[inbox.turns.slots[&turn] as usize].absent == Some(place.index()) {
-                // The next one has not waited.
+                // The next message has not waited.
                 model.line.retain(|other| *other != turn);
             }
             let it = model.turns[turn as usize].remove(at);
@@ -466,7 +463,7 @@ fn lists_that_are_searched_from_the_front_say_the_same() {
     });
 }
 
-/// Puts a message into its turn. Gives whether it can be had.
+/// Puts a message into a turn. Returns whether it is ready.
 fn put(
     inbox: &mut UnexpectedQueue<u32>,
     turn: u32,
