@@ -29,18 +29,26 @@ fn nameless(text: &str) -> Option<&'static str> {
     BEGINNINGS.iter().find(begins).copied()
 }
 
-#[test]
-fn documentation_names_the_thing() {
+/// Returns the Rust sources: their paths as text, and their text.
+fn sources() -> Vec<(String, String)> {
     let root = crate::root();
     let mut all = Vec::new();
     glossary::files(&root, Path::new(""), &mut all);
+    let names = all
+        .into_iter()
+        .map(|path| path.to_string_lossy().into_owned());
+    let rust = names.filter(|name| name.ends_with(".rs"));
+    rust.map(|name| {
+        let text = fs::read_to_string(root.join(&name)).expect(&name);
+        (name, text)
+    })
+    .collect()
+}
+
+#[test]
+fn documentation_names_the_thing() {
     let mut findings = String::new();
-    for path in all {
-        let name = path.to_string_lossy();
-        if !name.ends_with(".rs") {
-            continue;
-        }
-        let text = fs::read_to_string(root.join(&path)).expect(&name);
+    for (name, text) in sources() {
         let mut follows = false;
         for (number, line) in (1..).zip(text.lines()) {
             let said = documentation(line);
@@ -58,6 +66,52 @@ fn documentation_names_the_thing() {
         findings.is_empty(),
         "comments that name nothing:\n{findings}"
     );
+}
+
+/// Returns the first lines of comments of documentation in which a fence is not closed.
+fn open_fences(text: &str) -> Vec<usize> {
+    let mut open = Vec::new();
+    let (mut first, mut fences) = (0, 0);
+    for (number, line) in (1..).zip(text.lines().chain([""])) {
+        let line = line.trim_start();
+        if let Some(said) = line.strip_prefix("///").or(line.strip_prefix("//!")) {
+            if first == 0 {
+                first = number;
+            }
+            fences += usize::from(said.trim_start().starts_with("```"));
+        } else {
+            if fences % 2 != 0 {
+                open.push(first);
+            }
+            (first, fences) = (0, 0);
+        }
+    }
+    open
+}
+
+#[test]
+fn fences_are_closed() {
+    let open: Vec<String> = sources()
+        .iter()
+        .flat_map(|(name, text)| {
+            let open = open_fences(text).into_iter();
+            open.map(move |line| format!("{name}:{line}"))
+        })
+        .collect();
+    assert!(
+        open.is_empty(),
+        "comments with a fence that is not closed: {open:?}"
+    );
+}
+
+#[test]
+fn an_open_fence_is_found() {
+    assert_eq!(open_fences("//! ```text\n//! a\n//! ```\n"), []);
+    assert_eq!(
+        open_fences("fn a() {}\n\n    /// ```\n    /// a\nfn b() {}"),
+        [3]
+    );
+    assert_eq!(open_fences("//! ```text"), [1]);
 }
 
 #[test]
