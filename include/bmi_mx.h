@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of this header and of the library it came with. */
+/* Version of this header and of the library it came with. */
 #define BMI_MX_VERSION "0.1.0"
 
 
@@ -34,7 +34,7 @@
 /** `initialize`: listen for clients. Needs a listen address. */
 #define BMI_INIT_SERVER 1
 
-/** `initialize`: bind to the listen address only. Another method's; accepted. */
+/** `initialize`: bind to the listen address only. For another method; accepted. */
 #define BMI_TCP_BIND_SPECIFIC 2
 
 /** `initialize`: the host counts references of unexpected senders. Accepted. */
@@ -43,7 +43,7 @@
 /** Table flag: the host's poll plan leaves the idle time alone. */
 #define BMI_METHOD_FLAG_NO_POLLING 1
 
-/** Contexts are numbered from 0 to one less than this. */
+/** Number of contexts, which are numbered from 0. */
 #define BMI_MAX_CONTEXTS 16
 
 /** `set_info`: an address is no longer used (`struct bmi_method_addr *`). */
@@ -64,7 +64,7 @@
 /** Answered by the host. */
 #define BMI_DEC_ADDR_REF 6
 
-/** `get_info`: may an address be dropped? (`struct method_drop_addr_query *`) */
+/** `get_info`: whether an address may be dropped (`struct method_drop_addr_query *`). */
 #define BMI_DROP_ADDR_QUERY 7
 
 /** `set_info`: accepted and ignored. */
@@ -73,7 +73,7 @@
 /** `set_info`: accepted and ignored. */
 #define BMI_TRUSTED_CONNECTION 9
 
-/** `get_info`: the size of unexpected messages to count on (`int *`). */
+/** `get_info`: the maximum size of unexpected messages (`int *`). */
 #define BMI_GET_UNEXP_SIZE 10
 
 /** `set_info`: accepted and ignored. */
@@ -91,22 +91,22 @@
 /** `set_info`: accepted and ignored. */
 #define BMI_TCP_CHECK_UNEXPECTED 15
 
-/** `get_info`, the stand-alone BMI only: the number of the endpoint that this process has open (`int *`). */
+/** `get_info`, the stand-alone BMI only: the number of this process's open endpoint (`int *`). */
 #define BMI_TCP_GET_PORT 18
 
 /**
- * `get_info`, this method's own: all credits, queues and memory (`struct bmi_mx_credits *`). Far
- * from the host's numbers.
+ * `get_info`, this method only: all credits, queues and memory (`struct bmi_mx_credits *`). Chosen far from the host's
+ * numbers.
  */
 #define BMI_MX_GET_CREDITS 1297612801
 
-/** `get_info`, this method's own: the credits of one peer (`struct bmi_mx_peer_credits *`). */
+/** `get_info`, this method only: the credits of one peer (`struct bmi_mx_peer_credits *`). */
 #define BMI_MX_GET_PEER_CREDITS 1297612802
 
-/** `bmi_mx_peer_credits.state`: not connected; what is posted connects. */
+/** `bmi_mx_peer_credits.state`: not connected; a posted operation connects. */
 #define BMI_MX_PEER_INIT 0
 
-/** `bmi_mx_peer_credits.state`: the handshake is under way. */
+/** `bmi_mx_peer_credits.state`: handshake in progress. */
 #define BMI_MX_PEER_WAIT 1
 
 /** `bmi_mx_peer_credits.state`: connected. */
@@ -121,7 +121,7 @@
 /** As the C library's `EINTR`. */
 #define BMI_EINTR (3 | 1073741952)
 
-/** Anything that has no better code. */
+/** No other code applies. */
 #define BMI_EIO (4 | 1073741952)
 
 /** As the C library's `ENXIO`. */
@@ -184,7 +184,7 @@
 /** As the C library's `ENOLCK`. */
 #define BMI_ENOLCK (24 | 1073741952)
 
-/** An info key this method does not have. */
+/** The method does not have this info key. */
 #define BMI_ENOSYS (25 | 1073741952)
 
 /** As the C library's `ENOTEMPTY`. */
@@ -289,7 +289,7 @@
 /** As the C library's `ECONNRESET`. */
 #define BMI_ECONNRESET (59 | 1073741952)
 
-/** Called off with `cancel`. */
+/** Cancelled by `cancel`. */
 #define BMI_ECANCEL (1 | 1610612864)
 
 /** A device could not be started. */
@@ -310,29 +310,29 @@
 /** Try again. */
 #define BMI_ETRYAGAIN (7 | 1610612864)
 
-/** Longest address string the host passes, its NUL included. */
+/** Longest address string that the host passes, its NUL included. */
 #define BMI_MAX_ADDR_LEN 2048
 
 /** Answered by the host. */
 #define BMI_TRANSPORT_METHODS_STRING 16
 
 /**
- * A peer, as host and method share it. The method allocates it; the host hands its address back
- * in every call and writes `method_type` (listen address only) and `parent`.
+ * A peer, shared by host and method. The method allocates it; the host passes its address in every call and writes
+ * `method_type` (listen address only) and `parent`.
  */
 struct bmi_method_addr {
-    /** The `method_id` that `initialize` was given: the host's index of this method. */
+    /** The `method_id` passed to `initialize`: the host's index of this method. */
     int method_type;
-    /** The method's. */
+    /** Belongs to the method. */
     void *method_data;
-    /** The host's. */
+    /** Belongs to the host. */
     void *parent;
 };
 
-/** A posted operation. */
+/** Id of a posted operation. */
 typedef int64_t bmi_op_id_t;
 
-/** The size of a data region, in bytes. */
+/** Size of a data region, in bytes. */
 typedef int64_t bmi_size_t;
 
 /** `BMI_PRE_ALLOC` or `BMI_EXT_ALLOC`. */
@@ -344,58 +344,57 @@ typedef int32_t bmi_msg_tag_t;
 /** Number of a context in which operations complete, 0 to 15. */
 typedef int64_t bmi_context_id;
 
-/** The host's hint list. Never looked at. */
+/** The host's hint list, which this library ignores. */
 typedef void *bmi_hint;
 
-/** 0, or an error code: always negative when it comes out of this library. */
+/** 0, or an error code; always negative when returned by this library. */
 typedef int32_t bmi_error_code_t;
 
-/** An unexpected message, as `testunexpected` gives it out. */
+/** An unexpected message as `testunexpected` returns it. */
 struct bmi_method_unexpected_info {
-    /** 0, or what went wrong with this message (negative). */
+    /** 0, or the error of this message (negative). */
     bmi_error_code_t error_code;
-    /** The sender. */
+    /** Address object of the sender. */
     struct bmi_method_addr *addr;
-    /** Its bytes; to be given back with `unexpected_free`. */
+    /** Contents, to be freed with `unexpected_free`. */
     void *buffer;
-    /** Its length. */
+    /** Length in bytes. */
     bmi_size_t size;
-    /** The tag it was sent with. */
+    /** Tag of the message. */
     bmi_msg_tag_t tag;
 };
 
-/** The host's own name for a peer. */
+/** The host's id of a peer. */
 typedef int64_t BMI_addr_t;
 
 /**
- * The host's functions. Found with `dlsym` in a host that exports these functions under their
- * usual names; any other program may pass them to `bmi_mx_set_host`.
+ * The host's functions. Found with `dlsym` in a host that exports them under their usual names; any other program may
+ * pass them to `bmi_mx_set_host`.
  *
- * A member that is NULL is looked up with `dlsym`, but of `reg_addr` and `forget_addr` either both or, where
- * one is given, neither. `size` is `sizeof(struct bmi_mx_host)` as the caller compiled it, so that later
- * versions can append members.
+ * A NULL member is looked up with `dlsym`, except that `reg_addr` and `forget_addr` are looked up only if both are
+ * NULL. `size` is `sizeof(struct bmi_mx_host)` as the caller compiled it, so that later versions can append members.
  */
 struct bmi_mx_host {
     /** `sizeof(struct bmi_mx_host)`. */
     size_t size;
     /**
-     * Makes a peer that connected to us known: returns the name the host gives it, or 0 when it
-     * has no memory. Called from inside `testunexpected`, `testcontext`, `testsome` and `test`
-     * only, at most once per address, with none of the library's locks held.
+     * Registers a peer that connected to this process: returns the host's id for the peer, or 0 if the host is out of
+     * memory. Called from inside `testunexpected`, `testcontext`, `testsome` and `test` only, at most once per
+     * address, with none of the library's locks held.
      */
     BMI_addr_t (*reg_addr)(struct bmi_method_addr *addr);
-    /** The peer with that name died; the host may ask `BMI_DROP_ADDR_QUERY` about it. Returns 0. */
+    /** Reports that the peer with this id died; the host may ask `BMI_DROP_ADDR_QUERY` about it. Returns 0. */
     int (*forget_addr)(BMI_addr_t addr);
     /**
-     * Takes one line of the log, without a newline. `level` is 1 error, 2 warning, 3 information,
-     * 4 debug, 5 trace. Called from any thread that calls this library, and from its own, with none
-     * of its locks held. The thread goes on when it returns.
+     * Writes one line of the log, without a newline. `level` is 1 error, 2 warning, 3 information, 4 debug, 5 trace.
+     * Called from any thread that calls this library, and from the library's own, with none of its locks held. The
+     * thread continues when it returns.
      */
     void (*log)(int level,
                 const char *line);
 };
 
-/** `BMI_SEND` or `BMI_RECV`. A plain number here, so that a wrong value is not undefined. */
+/** `BMI_SEND` or `BMI_RECV`. A plain number here, so that an invalid value is not undefined behaviour. */
 typedef int bmi_op_type;
 
 /** The table of a BMI method. Every entry of `bmi_mx_ops` is set. */
@@ -543,25 +542,24 @@ struct bmi_method_ops {
                             int netmask);
 };
 
-/** The argument of `get_info(BMI_DROP_ADDR_QUERY)`. */
+/** Argument of `get_info(BMI_DROP_ADDR_QUERY)`. */
 struct method_drop_addr_query {
-    /** The address asked about. */
+    /** Address in question. */
     struct bmi_method_addr *addr;
-    /** The answer: 1 when the method has no more use for it, 0 otherwise. */
+    /** Answer: 1 if the method no longer needs the address, else 0. */
     int response;
 };
 
 /**
- * The argument of `get_info(BMI_MX_GET_CREDITS)`: the method's current figures, and its counters
- * since `initialize`. A credit is 512 bytes for messages without a receive; a message's
- * bookkeeping takes 320 bytes.
+ * Argument of `get_info(BMI_MX_GET_CREDITS)`: the method's current levels, and its counters since `initialize`. A
+ * credit is 512 bytes for messages without a receive; a message's bookkeeping takes 320 bytes.
  *
  * `total` = `free` + `lent` + `drawn` + `copies` + `tombstones`. Later versions append members.
  */
 struct bmi_mx_credits {
-    /** In: `sizeof(struct bmi_mx_credits)`. Out: how many bytes have been written. */
+    /** In: `sizeof(struct bmi_mx_credits)`. Out: number of bytes written. */
     size_t size;
-    /** Credits there are: `MX_UNEXPECTED_BYTES`. */
+    /** All credits: `MX_UNEXPECTED_BYTES`. */
     uint64_t total;
     /** Free credits. */
     uint64_t free;
@@ -569,84 +567,84 @@ struct bmi_mx_credits {
     uint64_t lent;
     /** Credits held by messages that were fetched, or are being fetched. */
     uint64_t drawn;
-    /** Credits held by copies of our own sends. */
+    /** Credits held by copies of this process's sends. */
     uint64_t copies;
-    /** Credits held by messages of peers that are gone. */
+    /** Credits held by messages of lost peers. */
     uint64_t tombstones;
     /** Connected peers. */
     uint64_t peers;
-    /** Peers that want more than they have and wait for it. */
+    /** Peers that wait for more credits. */
     uint64_t waiting_peers;
-    /** Peers that have been asked for credits and have not answered. */
+    /** Peers that have been asked to return credits and have not answered. */
     uint64_t asked_peers;
-    /** Messages that came. */
+    /** Messages received. */
     uint64_t messages;
-    /** Breaches of the rules about credits; each has ended a connection. */
+    /** Violations of the credit rules; each has ended a connection. */
     uint64_t violations;
-    /** Times that a message could not be fetched for want of credits. */
+    /** Times that a message could not be fetched for lack of credits. */
     uint64_t draws_refused;
-    /** Times that peers said they wanted more. */
+    /** Requests of peers for more credits. */
     uint64_t wants;
-    /** Credits lent to them since they connected. */
+    /** Credits lent to peers since they connected. */
     uint64_t granted;
-    /** Credits that peers were asked for. */
+    /** Credits that peers were asked to return. */
     uint64_t revoked;
-    /** Credits that they gave back. */
+    /** Credits that peers returned. */
     uint64_t returned;
-    /** Credits that were taken back without asking. */
+    /** Credits taken back without asking. */
     uint64_t narrowed;
-    /** Times that what was used before was made to count less. */
+    /** Times that earlier use of credits was given less weight. */
     uint64_t epochs;
     /** Times that sends to a peer had to wait for credits. */
     uint64_t credit_stalls;
     /** Peers to which sends wait for credits now. */
     uint64_t peers_without_credits;
-    /** Operations that have been posted and not reported. */
+    /** Operations posted and not reported. */
     uint64_t operations;
-    /** Unexpected messages that `testunexpected` can have. */
+    /** Unexpected messages that `testunexpected` can return. */
     uint64_t ready;
-    /** Unexpected messages that are being fetched. */
+    /** Unexpected messages being fetched. */
     uint64_t coming;
     /** Peers with unexpected messages that wait until there is room to fetch them. */
     uint64_t held;
-    /** Bytes of unexpected messages that are here or being fetched. */
+    /** Bytes of unexpected messages received or being fetched. */
     uint64_t unexpected_bytes;
-    /** Bytes of messages that came before their receives. */
+    /** Bytes of messages that arrived before their receives. */
     uint64_t early_bytes;
-    /** Bytes that are lent to peers or taken by messages, bookkeeping included. */
+    /** Bytes lent to peers or used by messages, bookkeeping included. */
     uint64_t used_bytes;
-    /** The most that can be (`MX_UNEXPECTED_BYTES`), but for two messages of each peer. */
+    /** Limit of `used_bytes` (`MX_UNEXPECTED_BYTES`), which two messages of each peer may exceed. */
     uint64_t limit_bytes;
 };
 
 /**
- * The argument of `get_info(BMI_MX_GET_PEER_CREDITS)`: the credits between one peer and us. Of a peer
- * that is not connected everything is 0 but what waits for it. Later versions append members.
+ * Argument of `get_info(BMI_MX_GET_PEER_CREDITS)`: the credits between one peer and this process. For a peer that is
+ * not connected all members but `send_waiting` are 0. Later versions append members.
  */
 struct bmi_mx_peer_credits {
-    /** In: `sizeof(struct bmi_mx_peer_credits)`. Out: how many bytes have been written. */
+    /** In: `sizeof(struct bmi_mx_peer_credits)`. Out: number of bytes written. */
     size_t size;
-    /** In: the peer, by any of its addresses. */
+    /** In: any address of the peer. */
     struct bmi_method_addr *addr;
     /** `BMI_MX_PEER_INIT`, `_WAIT` or `_READY`. */
     int state;
-    /** Credits lent to it, wherever they are. */
+    /** Credits lent to the peer, used or not. */
     uint32_t credit_limit;
-    /** Credits of the limit that the peer can use now, as far as is known here. */
+    /** Lent credits that the peer can use now, as far as is known here. */
     uint32_t free;
-    /** Credits that messages of the peer use which have not been taken. */
+    /** Credits used by the peer's messages that have not been received. */
     uint32_t waiting;
-    /** Credits of messages that have been taken, of which the peer has not been told yet. */
+    /** Credits of received messages that have not been returned to the peer yet. */
     uint32_t owed;
-    /** The credits it requests besides. */
+    /** Further credits that the peer requests. */
     uint32_t wanted;
-    /** 1 when it has been asked for credits and has not answered. */
+    /** 1 if the peer has been asked to return credits and has not answered. */
     uint32_t asked;
-    /** Credits that it lends us and that are free. */
+    /** Free credits lent by the peer. */
     uint32_t send_free;
     /** Operations that wait for the connection, and sends that wait for the link or for credits. */
     uint32_t send_waiting;
-    /** 1 when such a send waits for credits. */
+    /** 1 if such a send waits for credits. */
     uint32_t send_stalled;
 };
 
@@ -661,30 +659,27 @@ extern const struct bmi_method_ops bmi_mx_ops;
 extern const struct bmi_method_ops method_interface;
 
 /**
- * The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
- * addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
- * with its own name). Does not wait for the network. Each call gives an object of its own, to
- * be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
+ * Makes an address object for a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of addresses
+ * that contains one of these. May be called before `BMI_mx_initialize` (a server does, with its own name). Does
+ * not wait for the network. Each call returns a new object, to be dropped with `BMI_mx_set_info(BMI_DROP_ADDR)`.
  *
  * Returns NULL for other methods' addresses, and for malformed ones, which are logged.
  */
 struct bmi_method_addr *BMI_mx_method_addr_lookup(const char *id_string);
 
 /**
- * The name of a peer that sent an unexpected message. It stays valid until the address is
- * dropped.
- *
- * Returns "(unknown)" for a pointer that is no address, also NULL.
+ * Returns the name of a peer that sent an unexpected message, valid until the address is dropped; "(unknown)" for
+ * NULL and any other pointer that is no address.
  */
 const char *BMI_mx_rev_lookup_unexpected(struct bmi_method_addr *addr);
 
 /**
- * Whether a peer's host lies in a range. With a `netmask` of 0 or more, `wildcard` is `mx://` and
- * an address whose first `netmask` bits count; 32 also stands for all bits of an IPv6 address that has
- * some behind these. With -1, or if it is no address and the mask is 0 or 32, it is text with `*` in places,
+ * Tests whether a peer's host is in a range. With a `netmask` of 0 or more, `wildcard` is `mx://` and an address
+ * whose first `netmask` bits count; 32 also stands for all bits of an IPv6 address that has non-zero bits after
+ * the first 32. With -1, or if `wildcard` is no address and the mask is 0 or 32, it is text with `*` in places,
  * for the peer's address or host name. A peer on this machine has all its addresses.
  *
- * Returns 1 when it does, 0 when not; -BMI_EINVAL for NULL or a range that makes no sense.
+ * Returns 1 if so, 0 if not; -BMI_EINVAL for NULL or an invalid range.
  */
 int BMI_mx_query_addr_range(struct bmi_method_addr *addr,
                             const char *wildcard,
@@ -693,18 +688,17 @@ int BMI_mx_query_addr_range(struct bmi_method_addr *addr,
 /**
  * Starts the method.
  *
- * With `BMI_INIT_SERVER` in `flags`, `listen_addr` is the address to listen on, from
- * `BMI_mx_method_addr_lookup`; otherwise it is NULL. With `BMI_TCP_BIND_SPECIFIC` besides, the server
- * listens on the address that its host part stands for; without, on all of this machine, and a host
- * part that is not this machine's is a warning. `method_id` is the host's number for
- * this method and becomes the `method_type` of every address. `options` is NULL or `NAME=value` pairs
- * that override the environment (docs/tuning.md).
- * Anything else there is ignored, a wild pointer too: OrangeFS before 2.9.8 passes three arguments.
+ * `listen_addr` is the address to listen on, from `BMI_mx_method_addr_lookup`, if `flags` has `BMI_INIT_SERVER`,
+ * else NULL. A server listens on all addresses of this machine, with a warning if the host in `listen_addr` is
+ * another machine; if `flags` also has `BMI_TCP_BIND_SPECIFIC`, only on that host's address. `method_id` is the
+ * host's number for this method and becomes the `method_type` of every address. `options` is NULL or `NAME=value`
+ * pairs that override the environment (docs/tuning.md). Any other value of `options` is ignored, even an invalid
+ * pointer: OrangeFS before 2.9.8 passes three arguments.
  *
- * Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
- * initialized; -BMI_EADDRINUSE when another process has the endpoint; -BMI_EADDRNOTAVAIL or
- * -BMI_EHOSTUNREACH when the only address to listen on is another machine's, or unknown; another code
- * when the system refuses something. After a failure it may be called again.
+ * Returns 0; -BMI_EINVAL if address and flags disagree; -BMI_EALREADY if the method is initialized;
+ * -BMI_EADDRINUSE if another process has the endpoint; -BMI_EADDRNOTAVAIL or -BMI_EHOSTUNREACH if the only address
+ * to listen on belongs to another machine, or is unknown; another code if a system call fails. After a failure it
+ * may be called again.
  */
 int BMI_mx_initialize(struct bmi_method_addr *listen_addr,
                       int method_id,
@@ -712,12 +706,12 @@ int BMI_mx_initialize(struct bmi_method_addr *listen_addr,
                       char *options);
 
 /**
- * Posts a send that the receiver expects. The buffer must stay as it is until the operation
- * completes. 0 bytes are legal, with any buffer, also NULL.
+ * Posts a send that the receiver expects. The buffer must not change until the operation completes. A send of 0
+ * bytes is legal, with any buffer, also NULL.
  *
- * Returns 0 when it is under way: `*id` names it, and a test call reports it. Returns 1 when
- * it is complete already: no test call reports it. Returns a negative code when it was
- * refused: nothing is ever reported for it. `buffer_type` and `hints` are not looked at.
+ * Returns 0 if the operation is pending: `*id` identifies it, and a test call reports it. Returns 1 if it is
+ * complete: no test call reports it. Returns a negative code if it was rejected: nothing is reported for it.
+ * `buffer_type` and `hints` are ignored.
  */
 int BMI_mx_post_send(bmi_op_id_t *id,
                      struct bmi_method_addr *dest,
@@ -730,9 +724,8 @@ int BMI_mx_post_send(bmi_op_id_t *id,
                      bmi_hint hints);
 
 /**
- * Posts a send that the receiver does not expect; it takes it with
- * `BMI_mx_testunexpected`. Otherwise as `BMI_mx_post_send`. Messages larger than
- * `BMI_MX_UNEXPECTED_MAX` (docs/tuning.md) get -BMI_EMSGSIZE.
+ * Posts a send that the receiver does not expect, and takes with `BMI_mx_testunexpected`. Otherwise as
+ * `BMI_mx_post_send`. Messages larger than `BMI_MX_UNEXPECTED_MAX` (docs/tuning.md) get -BMI_EMSGSIZE.
  */
 int BMI_mx_post_sendunexpected(bmi_op_id_t *id,
                                struct bmi_method_addr *dest,
@@ -745,11 +738,11 @@ int BMI_mx_post_sendunexpected(bmi_op_id_t *id,
                                bmi_hint hints);
 
 /**
- * Posts a receive for the next message from `src` with `tag`. The buffer belongs to the
- * method until the operation completes. A peer that was never connected is waited for.
+ * Posts a receive for the next message from `src` with `tag`. The buffer belongs to the method until the operation
+ * completes. The peer need not be connected yet.
  *
- * Returns as `BMI_mx_post_send` does; with 1, `*actual_size`, unless it is NULL, is what arrived. A
- * message longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE. The buffer may
+ * Returns as `BMI_mx_post_send` does; with 1, `*actual_size`, unless `actual_size` is NULL, is the size of the
+ * message. A message longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE. The buffer may
  * be larger than any message.
  */
 int BMI_mx_post_recv(bmi_op_id_t *id,
@@ -764,9 +757,9 @@ int BMI_mx_post_recv(bmi_op_id_t *id,
                      bmi_hint hints);
 
 /**
- * `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message.
+ * Posts `BMI_mx_post_sendunexpected` with `list_count` buffers (0 to 65536), sent as one message.
  *
- * Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
+ * Also returns -BMI_EINVAL if the sizes do not add up to `total_size`.
  */
 int BMI_mx_post_sendunexpected_list(bmi_op_id_t *id,
                                     struct bmi_method_addr *dest,
@@ -781,8 +774,8 @@ int BMI_mx_post_sendunexpected_list(bmi_op_id_t *id,
                                     bmi_hint hints);
 
 /**
- * Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
- * buffer is the caller's until it is given back with `BMI_mx_unexpected_free`.
+ * Takes up to `incount` unexpected messages: one of each peer in turn, the oldest first. The caller owns each
+ * buffer until it calls `BMI_mx_unexpected_free`.
  *
  * Returns 0.
  */
@@ -792,16 +785,16 @@ int BMI_mx_testunexpected(int incount,
                           int max_idle_time_ms);
 
 /**
- * Stops the method: every operation is gone, every peer is told. Addresses stay valid for
+ * Stops the method: operations end without a completion, and peers are told. Addresses stay valid for
  * `BMI_mx_set_info(BMI_DROP_ADDR)`. Afterwards `BMI_mx_initialize` may be called again.
  *
- * Returns 0, or -BMI_ENODEV when it was not initialized.
+ * Returns 0, or -BMI_ENODEV if the method was not initialized.
  */
 int BMI_mx_finalize(void);
 
 /**
- * Tells the method something. `BMI_DROP_ADDR` with a `struct bmi_method_addr *` gives the
- * address back, also after `BMI_mx_finalize`. Every other key is accepted and ignored.
+ * Sets an option of the method. `BMI_DROP_ADDR` with a `struct bmi_method_addr *` drops the address, also after
+ * `BMI_mx_finalize`. Every other key is accepted and ignored.
  *
  * Returns 0, or -BMI_EINVAL for `BMI_DROP_ADDR` with NULL.
  */
@@ -809,29 +802,26 @@ int BMI_mx_set_info(int option,
                     void *inout_parameter);
 
 /**
- * Asks the method something.
+ * Queries the method.
  *
- * `BMI_CHECK_MAXSIZE` (`int *`): the largest message, 2147483647. `BMI_GET_UNEXP_SIZE`
- * (`int *`): 16384; larger unexpected messages are carried too. `BMI_DROP_ADDR_QUERY`
- * (`struct method_drop_addr_query *`): `response` becomes 1 when the peer is dead and has no
- * operations left, 0 otherwise. `BMI_TCP_GET_PORT` (`int *`; the stand-alone BMI only): the number of
- * the endpoint that is open.
+ * `BMI_CHECK_MAXSIZE` (`int *`): the largest message, 2147483647. `BMI_GET_UNEXP_SIZE` (`int *`): 16384; larger
+ * unexpected messages are carried, too. `BMI_DROP_ADDR_QUERY` (`struct method_drop_addr_query *`): `response`
+ * becomes 1 if the peer is lost and has no messages left, else 0. `BMI_TCP_GET_PORT` (`int *`; the stand-alone BMI
+ * only): the number of the open endpoint.
  *
- * Two keys are this method's own, for a running one. `BMI_MX_GET_CREDITS` (`struct
- * bmi_mx_credits *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS` (`struct
- * bmi_mx_peer_credits *`): one peer's, which `addr` names. The caller sets `size` to the size
- * of its struct; it gets as many whole members as it has room for, and `size` is set to their
- * bytes.
+ * Two keys are this method's own, and require an initialized method. `BMI_MX_GET_CREDITS` (`struct bmi_mx_credits
+ * *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS` (`struct bmi_mx_peer_credits *`): those of the peer
+ * `addr`. The caller sets `size` to the size of its struct; the method writes as many whole members as fit, and
+ * sets `size` to their bytes.
  *
- * Returns 0; -BMI_EINVAL for NULL, a `size` that is too small, or an address that is none;
- * -BMI_ENODEV for this method's own keys when it is not initialized; -BMI_ENOSYS for any other
- * key.
+ * Returns 0; -BMI_EINVAL for NULL, a `size` that is too small, or an invalid address; -BMI_ENODEV for this
+ * method's own keys if it is not initialized; -BMI_ENOSYS for any other key.
  */
 int BMI_mx_get_info(int option,
                     void *inout_parameter);
 
 /**
- * A context from 0 to 15 that operations may complete in. Opening it twice does no harm.
+ * Opens a context, 0 to 15, in which operations complete. Opening it twice does no harm.
  *
  * Returns 0, or -BMI_EINVAL for another number.
  */
@@ -841,49 +831,46 @@ int BMI_mx_open_context(bmi_context_id context_id);
 void BMI_mx_close_context(bmi_context_id context_id);
 
 /**
- * Sets the host's functions, for a host that does not export them under their usual names, or
- * for a program without a host. The struct is copied. Members that are NULL are looked up with
- * `dlsym`, but of `reg_addr` and `forget_addr` either both or, where one is given, neither. Without
- * any, peers get numbers of the library's own and the log goes to stderr. NULL forgets what was set
- * before. Best called before anything else.
+ * Sets the host's functions, for a host that does not export them under their usual names, or for a program
+ * without a host. The struct is copied. A NULL member is looked up with `dlsym`, except that `reg_addr` and
+ * `forget_addr` are looked up only if both are NULL. If they are not found, the library numbers peers itself, and
+ * logs to stderr. NULL removes earlier functions. Best called before any other function.
  *
- * Returns 0, or -BMI_EINVAL when `size` is smaller than two pointers.
+ * Returns 0, or -BMI_EINVAL if `size` is smaller than two pointers.
  */
 int bmi_mx_set_host(const struct bmi_mx_host *host);
 
 /**
- * A buffer of `size` bytes for messages, aligned to a page when it is a page or more; one of 0 bytes
- * has an address of its own, as from malloc. Its contents are undefined. `send_recv` is not looked at.
- * Any other memory may be posted too.
+ * Allocates a buffer of `size` bytes for messages, aligned to a page if it is a page or more; for 0 bytes a unique
+ * address, as from malloc. Its contents are undefined. `send_recv` is ignored. Any other memory may be posted,
+ * too.
  *
- * Returns NULL when `size` is negative or there is no memory.
+ * Returns NULL if `size` is negative or memory is short.
  */
 void *BMI_mx_memalloc(bmi_size_t size,
                       bmi_op_type send_recv);
 
 /**
- * Gives back a buffer of `BMI_mx_memalloc`. NULL is legal. `size` and `send_recv` are not
- * looked at.
+ * Frees a buffer of `BMI_mx_memalloc`. NULL is legal. `size` and `send_recv` are ignored.
  *
- * Returns 0, or -BMI_EINVAL when the buffer was given back before and that can be told.
+ * Returns 0, or -BMI_EINVAL if the buffer was freed before and the library can tell.
  */
 int BMI_mx_memfree(void *buffer,
                    bmi_size_t size,
                    bmi_op_type send_recv);
 
 /**
- * Gives back the buffer of an unexpected message from `BMI_mx_testunexpected`. NULL is legal.
+ * Frees the buffer of an unexpected message from `BMI_mx_testunexpected`. NULL is legal.
  *
  * Returns 0.
  */
 int BMI_mx_unexpected_free(void *buffer);
 
 /**
- * `BMI_mx_post_send` from `list_count` buffers (0 to 65536), sent as one message. The arrays
- * may go when the call returns, the buffers may not. A buffer of 0 bytes may be NULL, and so may the
- * arrays of no buffers.
+ * Posts `BMI_mx_post_send` with `list_count` buffers (0 to 65536), sent as one message. The arrays are not used
+ * after the call, the buffers are. A buffer of 0 bytes may be NULL, and so may the arrays of no buffers.
  *
- * Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
+ * Also returns -BMI_EINVAL if the sizes do not add up to `total_size`.
  */
 int BMI_mx_post_send_list(bmi_op_id_t *id,
                           struct bmi_method_addr *dest,
@@ -898,9 +885,9 @@ int BMI_mx_post_send_list(bmi_op_id_t *id,
                           bmi_hint hints);
 
 /**
- * `BMI_mx_post_recv` into `list_count` buffers (0 to 65536), filled one after the other.
+ * Posts `BMI_mx_post_recv` with `list_count` buffers (0 to 65536), filled one after the other.
  *
- * Also returns -BMI_EINVAL when the sizes do not add up to `total_expected_size`.
+ * Also returns -BMI_EINVAL if the sizes do not add up to `total_expected_size`.
  */
 int BMI_mx_post_recv_list(bmi_op_id_t *id,
                           struct bmi_method_addr *src,
@@ -916,13 +903,13 @@ int BMI_mx_post_recv_list(bmi_op_id_t *id,
                           bmi_hint hints);
 
 /**
- * Calls an operation off. It still completes exactly once and must be tested for, at once (a large
- * send over InfiniBand or RoCE: within milliseconds, two seconds at most): with -BMI_ECANCEL, or as it did when it was
- * complete already. Its buffer is not touched any more once it is complete. The peer and its other operations stay, also when the message was partly
- * transferred.
+ * Cancels an operation, which still completes exactly once and must be tested for, at once (a large send over
+ * InfiniBand or RoCE: within milliseconds, at most two seconds): with -BMI_ECANCEL, or with its own result if it
+ * had completed. Its buffer is not accessed after completion. The peer and its other operations stay, even if the
+ * message was partly transferred.
  *
- * Nothing happens to one that was reported: its id may be passed until a post gives it out again, for
- * an operation that would be called off instead.
+ * Does nothing for an operation that was reported: its id may be passed until a post returns it again, for an
+ * operation that would then be cancelled instead.
  *
  * Returns 0, or -BMI_EINVAL for a number that never was an operation's id.
  */
@@ -930,10 +917,10 @@ int BMI_mx_cancel(bmi_op_id_t id,
                   bmi_context_id context_id);
 
 /**
- * Whether one operation is complete. `actual_size` and `user_ptr` may be NULL.
+ * Tests one operation. `actual_size` and `user_ptr` may be NULL.
  *
- * Returns 0, with `*outcount` 1 and the other outputs when it is (the id is used up), or
- * `*outcount` 0. Returns -BMI_EINVAL for an id that names no operation of that context.
+ * Returns 0: if the operation is complete, with `*outcount` 1 and the other outputs written (the id becomes
+ * invalid), else with `*outcount` 0. Returns -BMI_EINVAL for an id that is no operation of that context.
  */
 int BMI_mx_test(bmi_op_id_t id,
                 int *outcount,
@@ -944,10 +931,10 @@ int BMI_mx_test(bmi_op_id_t id,
                 bmi_context_id context_id);
 
 /**
- * Tests `incount` operations. Ids that are 0 are skipped. Output number *n* is about
- * `id_array[index_array[n]]`. `actual_size_array` and `user_ptr_array` may be NULL.
+ * Tests `incount` operations. Ids that are 0 are skipped. Output number *n* is about `id_array[index_array[n]]`.
+ * `actual_size_array` and `user_ptr_array` may be NULL.
  *
- * Returns 0, or -BMI_EINVAL when one of the ids names no operation of that context.
+ * Returns 0, or -BMI_EINVAL if one of the ids is no operation of that context.
  */
 int BMI_mx_testsome(int incount,
                     bmi_op_id_t *id_array,
@@ -960,13 +947,12 @@ int BMI_mx_testsome(int incount,
                     bmi_context_id context_id);
 
 /**
- * Takes up to `incount` completions of a context, oldest first, but failed sends before the
- * receives that fail with them. `actual_size_array` and `user_ptr_array` may be NULL. While it
- * waits, the arrival of an unexpected message or a completion in another context ends the call
- * early.
+ * Takes up to `incount` completions of a context, oldest first, but failed sends before the receives that fail
+ * with them. `actual_size_array` and `user_ptr_array` may be NULL. A waiting call ends early if an unexpected
+ * message arrives.
  *
- * Returns 0. Trouble with a peer is never a failure of this call: it is in the error codes of
- * its operations.
+ * Returns 0. The loss of a peer never makes this call fail: it appears in the error codes of the peer's
+ * operations.
  */
 int BMI_mx_testcontext(int incount,
                        bmi_op_id_t *out_id_array,

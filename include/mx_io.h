@@ -1,5 +1,5 @@
 /*
- * mx_io.h - what some MPI libraries ask MX of a board and its network.
+ * mx_io.h - properties of a board and its network, for some MPI libraries.
  *
  * There is no mapper here, so the state of the network is all zeros.
  *
@@ -15,13 +15,13 @@
 extern "C" {
 #endif
 
-/* A board, as mx_open_board gave it. */
+/* A board, as returned by mx_open_board. */
 typedef int mx_endpt_handle_t;
 
-/* The kind of a host. */
+/* Type of a host. */
 typedef uint32_t mx_host_type_t;
 
-/* The results of the network's mapper. */
+/* State of the network's mapper. */
 typedef struct {
     uint32_t board_number;
     uint8_t mapper_mac[6];
@@ -34,12 +34,12 @@ typedef struct {
     uint32_t flags;
 } mx_mapper_state_t;
 
-/* The board with that number. Nothing has to be closed. MX_BOARD_UNKNOWN. */
+/* Opens the board with that number, which need not be closed. MX_BOARD_UNKNOWN. */
 mx_return_t mx_open_board(int i, mx_endpt_handle_t *handle);
 
 /*
- * The network's state, which is all zeros but for `board_number`: two hosts of one `mapper_mac` can
- * reach each other, and here all of them are. MX_BOARD_UNKNOWN.
+ * Returns the network's state, which is all zeros except `board_number`: two hosts with one
+ * `mapper_mac` can reach each other, and here all of them can. MX_BOARD_UNKNOWN.
  */
 mx_return_t mx__get_mapper_state(mx_endpt_handle_t handle, mx_mapper_state_t *state);
 

@@ -9,15 +9,15 @@
  *                      mx_isend, mx_issend, mx_irecv  -->  requests
  *                      mx_test, mx_wait, mx_test_any, mx_wait_any  -->  mx_status_t
  *
- * Every function may be called from any thread at any time. Nothing that is passed in can end the
- * process, except that the default error handler does: a call that fails goes through the error
- * handler of its endpoint, or else of the process, and returns what that returns. The default is
- * MX_ERRORS_ARE_FATAL; with MX_ERRORS_RETURN every call returns its code. A call that fails writes no
- * output and changes nothing.
+ * Every function may be called from any thread at any time. No argument can end the process, except
+ * through the default error handler: a call that fails calls the error handler of its endpoint, or
+ * else of the process, and returns that handler's result. The default is MX_ERRORS_ARE_FATAL; with
+ * MX_ERRORS_RETURN every call returns its code. A call that fails writes no output and changes
+ * nothing.
  *
- * Endpoints, requests and addresses are words that are checked, not pointers that are followed: one
- * that is used up, closed or made up is answered with MX_BAD_ENDPOINT or MX_BAD_REQUEST. Times are
- * milliseconds; MX_INFINITE waits for ever.
+ * Endpoints, requests and addresses are words that the library checks, not pointers that it
+ * dereferences: for a stale, closed or invalid one it returns MX_BAD_ENDPOINT or MX_BAD_REQUEST.
+ * Times are milliseconds; MX_INFINITE waits for ever.
  *
  * The rest of MX, such as mx_iconnect and mx_register_unexp_handler, is in mx_extensions.h.
  *
@@ -34,34 +34,34 @@
 extern "C" {
 #endif
 
-/* The version of this header and of the library it came with. */
+/* Version of this header and of the library it came with. */
 #define MYRIEXPRESS_VERSION "0.1.0"
 
-/* The interface described here. The upper byte must be the library's own. */
+/* Version of this interface. The upper byte must be the library's own. */
 #define MX_API 0x301
 
 /* Longest string of mx_get_info, its NUL included. */
 #define MX_MAX_STR_LEN 128
 
-/* Bytes of an mx_endpoint_addr_t. */
+/* Size of an mx_endpoint_addr_t in bytes. */
 #define MX_SIZEOF_ADDR 16
 
-/* mx_open_endpoint: whichever board there is. */
+/* mx_open_endpoint: the first board. */
 #define MX_ANY_NIC 0xffffffffU
 
-/* mx_open_endpoint: the lowest endpoint id that is free. */
+/* mx_open_endpoint: the lowest free endpoint id. */
 #define MX_ANY_ENDPOINT 0xffffffffU
 
-/* A time-out that never comes. */
+/* A time-out that never expires. */
 #define MX_INFINITE 0
 
-/* Most bits of a context id. */
+/* Maximum number of bits of a context id. */
 #define MX_CONTEXT_ID_BITS_MAX 16
 
-/* Most segments of one message. */
+/* Maximum number of segments of a message. */
 #define MX_MAX_SEGMENTS 256
 
-/* A mask that leaves no bit out. */
+/* A mask that compares every bit. */
 #define MX_MATCH_MASK_NONE UINT64_C(0xffffffffffffffff)
 
 /* Longest host name, its NUL included. */
@@ -74,7 +74,7 @@ extern "C" {
 /* mx_get_info knows MX_NET_TYPE. */
 #define MX_HAS_NET_TYPE 1
 
-/* No board: what mx_open_board (mx_io.h) never gives. */
+/* An invalid board handle, which mx_open_board (mx_io.h) never returns. */
 #define MX__INVALID_HANDLE (-1)
 
 /* Return codes. */
@@ -154,7 +154,7 @@ typedef struct mx_endpoint *mx_endpoint_t;
 /* A request that has not been tested to its end. */
 typedef union mx_request *mx_request_t;
 
-/* A peer as one endpoint of this process knows it; of no use to another. Copied by value. */
+/* A peer of one endpoint of this process; invalid for other endpoints. Copied by value. */
 typedef struct {
     uint64_t stuff[2];
 } mx_endpoint_addr_t;
@@ -167,29 +167,30 @@ typedef struct {
     uint32_t segment_length;
 } mx_segment_t;
 
-/* The result of a request. */
+/* Result of a request. */
 typedef struct mx_status {
-    /* Its status code; an error handler may have changed it. */
+    /* Status code; an error handler may have changed it. */
     mx_status_code_t code;
-    /* Source of a receive, destination of a send, the address a connect gave. */
+    /* Source of a receive, destination of a send, the address from a connect. */
     mx_endpoint_addr_t source;
-    /* The message's match bits as sent. */
+    /* Match bits of the message as sent. */
     uint64_t match_info;
-    /* Bytes of the message, and those transferred: fewer when it was truncated. */
+    /* Bytes of the message, and bytes transferred: fewer if it was truncated. */
     uint32_t msg_length;
     uint32_t xfer_length;
-    /* The pointer given when it was posted. */
+    /* Pointer given to the post. */
     void *context;
 } mx_status_t;
 
 /*
- * Called with a line that says what failed, and the code. What it returns becomes the call's answer,
- * or the code of the request's status. No lock is held: it may call MX functions. A C++ exception must
- * not leave it, nor any other function called by this library: that aborts the process.
+ * Called with a text that describes the failure, and the code. The result becomes the call's return
+ * value, or the code of the request's status. No lock is held: the handler may call MX functions. A
+ * C++ exception that leaves this function, or any other function called by this library, aborts the
+ * process.
  */
 typedef mx_return_t (*mx_error_handler_t)(char *str, mx_return_t ret);
 
-/* The default handler: prints the line on stderr and ends the process with exit(1). */
+/* The default handler: prints the text on stderr and ends the process with exit(1). */
 extern const mx_error_handler_t MX_ERRORS_ARE_FATAL;
 
 /* The handler that returns its code. */
@@ -197,11 +198,11 @@ extern const mx_error_handler_t MX_ERRORS_RETURN;
 
 /* Parameters of mx_open_endpoint. */
 typedef enum mx_param_key {
-    /* val.error_handler: the endpoint's own handler; NULL for that of the process. */
+    /* val.error_handler: the endpoint's own handler; NULL for the process's. */
     MX_PARAM_ERROR_HANDLER = 0,
-    /* val.unexp_queue_max: bytes of unexpected messages kept here; 0 for the default. */
+    /* val.unexp_queue_max: maximum bytes of unexpected messages; 0 for the default. */
     MX_PARAM_UNEXP_QUEUE_MAX = 1,
-    /* val.context_id: a field of the match bits by which messages fall into classes. */
+    /* val.context_id: a field of the match bits that divides messages into classes. */
     MX_PARAM_CONTEXT_ID = 2
 } mx_param_key_t;
 
@@ -211,45 +212,45 @@ typedef struct {
         mx_error_handler_t error_handler;
         uint32_t unexp_queue_max;
         struct {
-            /* Up to MX_CONTEXT_ID_BITS_MAX, and bits + shift up to 64. */
+            /* At most MX_CONTEXT_ID_BITS_MAX, and bits + shift at most 64. */
             uint8_t bits;
             uint8_t shift;
         } context_id;
     } val;
 } mx_param_t;
 
-/* Keys of mx_get_info. A board is named by in_val; see there. */
+/* Keys of mx_get_info, whose in_val names a board. */
 typedef enum mx_get_info_key {
-    /* uint32_t: boards of this host. */
+    /* uint32_t: number of boards of this machine. */
     MX_NIC_COUNT = 1,
-    /* uint64_t[boards]: their NIC ids, and a 0 behind them where there is room. */
+    /* uint64_t[boards]: their NIC ids, followed by a 0 if there is room. */
     MX_NIC_IDS = 2,
-    /* uint32_t: endpoints this process may have open. */
+    /* uint32_t: maximum number of open endpoints of this process. */
     MX_MAX_NATIVE_ENDPOINTS = 3,
-    /* uint32_t: requests one endpoint may have at the same time. */
+    /* uint32_t: maximum number of requests of an endpoint at the same time. */
     MX_NATIVE_REQUESTS = 4,
-    /* uint32_t: counters of an endpoint. */
+    /* uint32_t: number of counters of an endpoint. */
     MX_COUNTERS_COUNT = 5,
     /* char[counters][MX_MAX_STR_LEN]: their names. */
     MX_COUNTERS_LABELS = 6,
-    /* uint32_t[counters]: the endpoint's; without one, the sums of those open on the board. */
+    /* uint32_t[counters]: the endpoint's; without one, the sums of the board's open endpoints. */
     MX_COUNTERS_VALUES = 7,
-    /* char[MX_MAX_STR_LEN]: the driver behind the board, or "virtual". */
+    /* char[MX_MAX_STR_LEN]: the driver of the board, or "virtual". */
     MX_PRODUCT_CODE = 8,
-    /* char[MX_MAX_STR_LEN]: its interface's name. */
+    /* char[MX_MAX_STR_LEN]: the name of its interface. */
     MX_PART_NUMBER = 9,
-    /* uint32_t: a number of its own, the lower half of its NIC id. */
+    /* uint32_t: the lower half of its NIC id. */
     MX_SERIAL_NUMBER = 10,
-    /* uint32_t: network ports of the board. */
+    /* uint32_t: number of network ports of the board. */
     MX_PORT_COUNT = 11,
-    /* uint32_t: the largest message whose bytes the call itself moves; as MX_COPY_SEND_MAX. */
+    /* uint32_t: the largest message that the call itself transfers; equals MX_COPY_SEND_MAX. */
     MX_PIO_SEND_MAX = 12,
     /*
-     * uint32_t: the largest message that is sent at once, 32768 unless the endpoint's ports carry less;
-     * larger ones are pulled by the receiver.
+     * uint32_t: the largest message that is sent eagerly, 32768 unless the endpoint's ports allow
+     * less; the receiver pulls larger ones.
      */
     MX_COPY_SEND_MAX = 13,
-    /* uint32_t: the memory node it is attached to, 0xffffffff when there is none or it is unknown. */
+    /* uint32_t: the NUMA node of the board, 0xffffffff if there is none or it is unknown. */
     MX_NUMA_NODE = 14,
     /* uint32_t: an mx_net_type. */
     MX_NET_TYPE = 15,
@@ -263,7 +264,7 @@ enum mx_net_type {
     MX_NET_ETHER = 1
 };
 
-/* The speed of a board. MX_SPEED_OPEN_MX: as fast as the Ethernet device it stands for. */
+/* The speed of a board. MX_SPEED_OPEN_MX: that of the underlying Ethernet device. */
 typedef enum mx_line_speed {
     MX_SPEED_2G = 0,
     MX_SPEED_10G = 1,
@@ -278,7 +279,7 @@ typedef void (*mx_matching_callback_t)(void *context, uint64_t match_value, int 
 /*
  * Starts the library and reads the MX_* environment. Inits are counted: each one after the first
  * returns MX_ALREADY_INITIALIZED through the error handler (which by default ends the process), and
- * needs an mx_finalize of its own. The child of a fork calls it afresh when it wants endpoints.
+ * needs an mx_finalize of its own. The child of a fork may call it once more without that error.
  *
  * MX_BAD_LIB_VERSION: the program was compiled for another interface.
  */
@@ -286,194 +287,196 @@ typedef void (*mx_matching_callback_t)(void *context, uint64_t match_value, int 
 mx_return_t mx__init_api(int api);
 
 /*
- * Takes one mx_init back. The last one closes every endpoint and ends the library; mx_init then
- * works again. MX_CLOSE_IN_HANDLER: inside an unexpected handler.
+ * Undoes one mx_init. The last call closes every endpoint and ends the library; mx_init then works
+ * again. MX_CLOSE_IN_HANDLER: inside an unexpected handler.
  */
 mx_return_t mx_finalize(void);
 
 /*
- * The handler for calls and requests whose endpoint has none of its own; NULL for
- * MX_ERRORS_ARE_FATAL. May be called before mx_init. Returns the one before.
+ * Sets the handler for calls and requests whose endpoint has none of its own; NULL for the default.
+ * May be called before mx_init. Returns the previous one.
  */
 mx_error_handler_t mx_set_error_handler(mx_error_handler_t handler);
 
-/* A return code in words. Never NULL. */
+/* Returns the text of a return code; never NULL. */
 const char *mx_strerror(mx_return_t return_code);
 
-/* A status code in words. Never NULL. */
+/* Returns the text of a status code; never NULL. */
 const char *mx_strstatus(mx_status_code_t status);
 
 /* ---- endpoints -------------------------------------------------------------------------------- */
 
 /*
- * Opens endpoint `endpoint_id` of board `board_number`, or the lowest free one (MX_ANY_ENDPOINT) of
- * any board (MX_ANY_NIC). Peers have to connect with the same `endpoint_key`.
+ * Opens endpoint `endpoint_id` of board `board_number`, or the lowest free one (MX_ANY_ENDPOINT),
+ * or one of the first board (MX_ANY_NIC). Peers have to connect with the same `endpoint_key`.
  *
- * MX_BOARD_UNKNOWN; MX_BAD_ENDPOINT: no such id; MX_BUSY: it is in use; MX_BAD_PARAM_LIST,
- * MX_BAD_PARAM_NAME, MX_BAD_PARAM_VAL; MX_NO_RESOURCES; MX_NO_PERM; MX_NO_DEV: the port over
- * libfabric that was asked for cannot be had. The process's error handler is told, not the new one.
+ * MX_BOARD_UNKNOWN; MX_BAD_ENDPOINT: no such id; MX_BUSY: the id is in use; MX_BAD_PARAM_LIST,
+ * MX_BAD_PARAM_NAME, MX_BAD_PARAM_VAL; MX_NO_RESOURCES; MX_NO_PERM; MX_NO_DEV: the requested port
+ * over libfabric is not available. Errors go to the process's error handler, not to the new one.
  */
 mx_return_t mx_open_endpoint(uint32_t board_number, uint32_t endpoint_id, uint32_t endpoint_key,
                              mx_param_t *params_array, uint32_t params_count,
                              mx_endpoint_t *endpoint);
 
 /*
- * Closes it. Its requests are gone without a completion, and their buffers are not touched any more.
- * Threads that wait on it return MX_BAD_ENDPOINT. MX_CLOSE_IN_HANDLER: inside its unexpected handler.
+ * Closes an endpoint. Its requests end without a completion, and their buffers are no longer
+ * accessed. Threads that wait on it return MX_BAD_ENDPOINT. MX_CLOSE_IN_HANDLER: inside its
+ * unexpected handler.
  */
 mx_return_t mx_close_endpoint(mx_endpoint_t endpoint);
 
 /*
  * Wakes every thread that waits on the endpoint now: mx_wait, mx_wait_any, mx_peek, mx_probe and
- * mx_buffered succeed with *result 0, mx_connect returns MX_TIMEOUT. Without such threads it does
- * nothing.
+ * mx_buffered succeed with *result 0, mx_connect returns MX_TIMEOUT. Has no effect without such
+ * threads.
  */
 mx_return_t mx_wakeup(mx_endpoint_t endpoint);
 
 /*
- * Nothing is received, answered or handed to the unexpected handler until mx_reenable_progression. A
- * message that can leave at once when it is posted does. Waits for a handler that runs. Calling it
- * twice does no harm.
+ * Disables progress: no message is received, answered or passed to the unexpected handler until
+ * mx_reenable_progression. A posted message that can be sent at once is sent. Waits for a running
+ * handler. May be called twice.
  */
 mx_return_t mx_disable_progression(mx_endpoint_t ep);
 
-/* Takes mx_disable_progression back, and takes in what has piled up. */
+/* Enables progress again, and handles the messages that have arrived meanwhile. */
 mx_return_t mx_reenable_progression(mx_endpoint_t ep);
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
 /*
  * Sends the segments as one message. Messages to one endpoint arrive in order. The list is copied;
- * the buffers must stay as they are until the request completes. Messages of up to MX_COPY_SEND_MAX
- * bytes complete before they are received as long as the receiver has room for them (as far as credit
- * reaches), and others when it has the data. Whatever is sent after one has completed is not received
- * before its data is in place.
- * With a NULL `request` the send is forgotten (mx_forget).
+ * the buffers must not change until the request completes. Messages of up to MX_COPY_SEND_MAX bytes
+ * complete before they are received while the receiver lends credits for them, larger ones when the
+ * receiver has their data. A message sent after a send has completed is not received before that
+ * send's data is in place. With a NULL `request` the send is forgotten (mx_forget).
  *
- * MX_BAD_SEG_CNT: more than MX_MAX_SEGMENTS; MX_BAD_SEG_LIST: NULL with a count above 0, or a message
- * of more than 2^32 - 1 bytes; MX_BAD_SEG_MEM: NULL with a length above 0; MX_BAD_ENDPOINT:
- * also an address of another endpoint, or none; MX_NO_RESOURCES: too many requests, or no memory. An address that
- * is disconnected completes the request with MX_STATUS_ENDPOINT_UNREACHABLE.
+ * MX_BAD_SEG_CNT: more than MX_MAX_SEGMENTS; MX_BAD_SEG_LIST: NULL with a count above 0, or a
+ * message of more than 2^32 - 1 bytes; MX_BAD_SEG_MEM: NULL with a length above 0; MX_BAD_ENDPOINT:
+ * also an address of another endpoint, or an invalid one; MX_NO_RESOURCES: too many requests, or no
+ * memory. For a disconnected address the request completes with MX_STATUS_ENDPOINT_UNREACHABLE.
  */
 mx_return_t mx_isend(mx_endpoint_t endpoint, mx_segment_t *segments_list, uint32_t segments_count,
                      mx_endpoint_addr_t dest_endpoint, uint64_t match_info, void *context,
                      mx_request_t *request);
 
 /*
- * As mx_isend, but never completes before a receive has taken the message. When an unexpected
- * handler has finished it off, the status is MX_STATUS_TRUNCATED for a message of any bytes.
+ * Sends as mx_isend does, but never completes before a receive has taken the message. If an
+ * unexpected handler has consumed the message, the status is MX_STATUS_TRUNCATED, except for an
+ * empty one.
  */
 mx_return_t mx_issend(mx_endpoint_t endpoint, mx_segment_t *segments_list, uint32_t segments_count,
                       mx_endpoint_addr_t dest_endpoint, uint64_t match_info, void *context,
                       mx_request_t *request);
 
 /*
- * Receives the first message whose match bits, taken under `match_mask`, equal `match_info`: the
- * oldest that has arrived, or else the next. A message that is longer than the segments completes
- * with MX_STATUS_TRUNCATED.
+ * Receives the first message whose match bits, masked with `match_mask`, equal `match_info`: the
+ * oldest that has arrived, or else the next. A message longer than the segments completes with
+ * MX_STATUS_TRUNCATED.
  *
- * MX_BAD_MATCH_MASK: `match_info` has bits outside the mask;
- * MX_BAD_MATCHING_FOR_CONTEXT_ID_MASK: the mask does not cover the context id; and the codes of
- * mx_isend for segments.
+ * MX_BAD_MATCH_MASK: `match_info` has bits outside the mask; MX_BAD_MATCHING_FOR_CONTEXT_ID_MASK:
+ * the mask does not cover the context id; and the codes of mx_isend for segments.
  */
 mx_return_t mx_irecv(mx_endpoint_t endpoint, mx_segment_t *segments_list, uint32_t segments_count,
                      uint64_t match_info, uint64_t match_mask, void *context,
                      mx_request_t *request);
 
 /*
- * Takes a request back: a receive that no message has matched, or a connect that has not been
- * answered. *result 1: it is gone and never completes, *request is NULL. *result 0: too late, it has
- * to be tested. MX_CANCEL_NOT_SUPPORTED: a send.
+ * Cancels a receive that no message has matched, or a connect that has not been answered. *result
+ * 1: cancelled; the request never completes, and *request is NULL. *result 0: too late; the request
+ * has to be tested. MX_CANCEL_NOT_SUPPORTED: a send.
  */
 mx_return_t mx_cancel(mx_endpoint_t endpoint, mx_request_t *request, uint32_t *result);
 
 /* ---- completion ------------------------------------------------------------------------------- */
 
 /*
- * Whether a request is done. *result 1: it is, `status` says how, and *request is NULL from now on.
- * *result 0: not yet; `status` is left alone.
+ * Tests a request. *result 1: completed; `status` is the result, and *request is NULL from now on.
+ * *result 0: not yet; `status` is unchanged.
  *
- * A request that failed goes through the error handler, which may change status->code.
+ * A failed request goes through the error handler, which may change status->code.
  */
 mx_return_t mx_test(mx_endpoint_t ep, mx_request_t *request, mx_status_t *status,
                     uint32_t *result);
 
-/* As mx_test, but waits for it, at most `timeout`. *result 0: time is up, or mx_wakeup. */
+/* Waits for a request, at most `timeout`; else as mx_test. *result 0: time-out, or mx_wakeup. */
 mx_return_t mx_wait(mx_endpoint_t endpoint, mx_request_t *request, uint32_t timeout,
                     mx_status_t *status, uint32_t *result);
 
 /*
- * Takes the oldest request that is done and whose match bits, taken under `match_mask`, equal
- * `match_info`: sends, receives and connects alike. Its handle is used up. The mask need not cover a
- * context id. MX_BAD_MATCH_MASK.
+ * Tests for the oldest completed request whose match bits, masked with `match_mask`, equal
+ * `match_info`: sends, receives and connects alike. Its handle becomes invalid. The mask need not
+ * cover a context id. MX_BAD_MATCH_MASK.
  */
 mx_return_t mx_test_any(mx_endpoint_t endpoint, uint64_t match_info, uint64_t match_mask,
                         mx_status_t *status, uint32_t *result);
 
-/* As mx_test_any, but waits for one. Of several threads that wait, each request goes to one. */
+/*
+ * Waits for such a request; else as mx_test_any. Of several waiting threads one gets each request.
+ */
 mx_return_t mx_wait_any(mx_endpoint_t endpoint, uint32_t timeout, uint64_t match_info,
                         uint64_t match_mask, mx_status_t *status, uint32_t *result);
 
 /*
- * The oldest request that is done, which stays to be tested.
- * MX_NOT_SUPPORTED_WITH_CONTEXT_ID: the endpoint has context ids.
+ * Returns the oldest completed request, which stays to be tested. MX_NOT_SUPPORTED_WITH_CONTEXT_ID:
+ * the endpoint has context ids.
  */
 mx_return_t mx_ipeek(mx_endpoint_t endpoint, mx_request_t *request, uint32_t *result);
 
-/* As mx_ipeek, but waits for one. */
+/* Waits for such a request; else as mx_ipeek. */
 mx_return_t mx_peek(mx_endpoint_t endpoint, uint32_t timeout, mx_request_t *request,
                     uint32_t *result);
 
 /*
- * The oldest message that has arrived unexpected and would match: its source, match bits and length
- * (both lengths). It stays where it is. The mask need not cover a context id. `status` may be NULL.
+ * Returns source, match bits and length (in both lengths) of the oldest unexpected message that
+ * would match. The message stays. The mask need not cover a context id. `status` may be NULL.
  * MX_BAD_MATCH_MASK.
  */
 mx_return_t mx_iprobe(mx_endpoint_t endpoint, uint64_t match_info, uint64_t match_mask,
                       mx_status_t *status, uint32_t *result);
 
-/* As mx_iprobe, but waits for one. */
+/* Waits for such a message; else as mx_iprobe. */
 mx_return_t mx_probe(mx_endpoint_t endpoint, uint32_t timeout, uint64_t match_info,
                      uint64_t match_mask, mx_status_t *status, uint32_t *result);
 
 /*
- * *result 1: the send's buffer may be used again, though the request has not been tested.
+ * Tests a send's buffer. *result 1: it may be reused, though the request has not been tested.
  * MX_BAD_REQUEST: not a send.
  */
 mx_return_t mx_ibuffered(mx_endpoint_t endpoint, mx_request_t *request, uint32_t *result);
 
-/* As mx_ibuffered, but waits for it. */
+/* Waits until the buffer may be reused; else as mx_ibuffered. */
 mx_return_t mx_buffered(mx_endpoint_t endpoint, mx_request_t *request, uint32_t timeout,
                         uint32_t *result);
 
-/* The pointer the request was posted with. */
+/* Returns the pointer given to the post. */
 mx_return_t mx_context(mx_request_t *request, void **context);
 
 /* ---- names ------------------------------------------------------------------------------------ */
 
 /*
- * The NIC id of "host" or "host:board"; an IPv6 address goes in brackets. Asks the peers file, and
- * then the resolver. MX_HOST_NOT_FOUND, MX_BAD_HOSTNAME_ARGS.
+ * Returns the NIC id of "host" or "host:board"; an IPv6 address needs brackets. Uses the peers
+ * file, and then the resolver. MX_HOST_NOT_FOUND, MX_BAD_HOSTNAME_ARGS.
  */
 mx_return_t mx_hostname_to_nic_id(char *hostname, uint64_t *nic_id);
 
-/* The NIC id of a board of this host. MX_BOARD_UNKNOWN. */
+/* Returns the NIC id of a board of this machine. MX_BOARD_UNKNOWN. */
 mx_return_t mx_board_number_to_nic_id(uint32_t board_number, uint64_t *nic_id);
 
-/* The board of this host that has the NIC id. MX_NIC_NOT_FOUND. */
+/* Returns the board of this machine that has the NIC id. MX_NIC_NOT_FOUND. */
 mx_return_t mx_nic_id_to_board_number(uint64_t nic_id, uint32_t *board_number);
 
 /*
- * "host:board", which mx_hostname_to_nic_id takes back. `hostname` has room for
- * MX_MAX_HOSTNAME_LEN. MX_HOST_NOT_FOUND.
+ * Returns "host:board", which mx_hostname_to_nic_id accepts. `hostname` has MX_MAX_HOSTNAME_LEN
+ * bytes. MX_HOST_NOT_FOUND.
  */
 mx_return_t mx_nic_id_to_hostname(uint64_t nic_id, char *hostname);
 
 /*
- * Answers a question into `out_val`, which has room for `out_len` bytes. `in_val` names the board:
- * a uint8_t (in_len 1) or uint32_t (in_len 4) is its number, a uint64_t (in_len 8) its NIC id. With
- * NULL (or in_len 0) it is the endpoint's, and without an endpoint (NULL) the first. A string needs
- * room for its NUL; MX_MAX_STR_LEN is always enough.
+ * Writes the answer to a query to `out_val`, which has `out_len` bytes. `in_val` names the board: a
+ * uint8_t (in_len 1) or uint32_t (in_len 4) is its number, a uint64_t (in_len 8) its NIC id. NULL
+ * (or in_len 0) means the endpoint's, and without an endpoint (NULL) the first. A string needs room
+ * for its NUL; MX_MAX_STR_LEN is always enough.
  *
  * MX_BAD_INFO_KEY; MX_BAD_INFO_VAL: no `out_val`, or no such board; MX_BAD_INFO_LENGTH: too little
  * room, or another `in_len`.
@@ -484,22 +487,22 @@ mx_return_t mx_get_info(mx_endpoint_t ep, mx_get_info_key_t key, void *in_val, u
 /* ---- peers ------------------------------------------------------------------------------------ */
 
 /*
- * The address of another endpoint. Waits until it answers. Connecting again to a peer gives the same
- * address.
+ * Connects to an endpoint and waits for its answer. Returns its address, which is the same for
+ * every connect to the peer.
  *
- * MX_TIMEOUT: no answer, no way there, or mx_wakeup; MX_CONNECTION_FAILED: no process has it open;
- * MX_BAD_CONNECTION_KEY: it was opened with another key; MX_BAD_ENDPOINT_ID: there can be no such
- * endpoint; MX_NO_PERM: the two sides do not have the same secret; MX_NO_RESOURCES: one of them has no
- * room for another peer; MX_NIC_NOT_FOUND.
+ * MX_TIMEOUT: no answer, no route, or mx_wakeup; MX_CONNECTION_FAILED: no process has the endpoint
+ * open; MX_BAD_CONNECTION_KEY: it was opened with another key; MX_BAD_ENDPOINT_ID: there can be no
+ * such endpoint; MX_NO_PERM: the two sides have different secrets; MX_NO_RESOURCES: one of them has
+ * no room for another peer; MX_NIC_NOT_FOUND.
  */
 mx_return_t mx_connect(mx_endpoint_t endpoint, uint64_t nic_id, uint32_t endpoint_id, uint32_t key,
                        uint32_t timeout, mx_endpoint_addr_t *addr);
 
-/* The endpoint of an address; outputs may be NULL. MX_BAD_ENDPOINT: it is not valid any more. */
+/* Returns the endpoint of an address; outputs may be NULL. MX_BAD_ENDPOINT: an invalid address. */
 mx_return_t mx_decompose_endpoint_addr(mx_endpoint_addr_t endpoint_addr, uint64_t *nic_id,
                                        uint32_t *endpoint_id);
 
-/* The endpoint's own address, which it may send to. */
+/* Returns the endpoint's own address, to which it may send. */
 mx_return_t mx_get_endpoint_addr(mx_endpoint_t endpoint, mx_endpoint_addr_t *endpoint_addr);
 
 /* ---- kept for programs that link them --------------------------------------------------------- */
@@ -507,12 +510,12 @@ mx_return_t mx_get_endpoint_addr(mx_endpoint_t endpoint, mx_endpoint_addr_t *end
 /* MX_FAILURE: replaced by mx_register_unexp_handler. */
 mx_return_t mx_register_unexp_callback(mx_endpoint_t ep, mx_matching_callback_t cb, void *ctxt);
 
-/* MX_FAILURE: memory of a peer is never written at an address it was told. Use messages. */
+/* MX_FAILURE: peers cannot write to addresses of this process. Use messages. */
 mx_return_t mx_iput(mx_endpoint_t endpoint, void *local_addr, uint32_t length,
                     mx_endpoint_addr_t dest_endpoint, uint64_t remote_addr, void *context,
                     mx_request_t *request);
 
-/* MX_FAILURE: memory of a peer is never read at an address it was told. Use messages. */
+/* MX_FAILURE: peers cannot read at addresses of this process. Use messages. */
 mx_return_t mx_iget(mx_endpoint_t endpoint, void *local_addr, uint32_t length,
                     mx_endpoint_addr_t dest_endpoint, uint64_t remote_addr, void *context,
                     mx_request_t *request);

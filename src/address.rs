@@ -2,22 +2,21 @@
 //!
 //! ```text
 //!   host ---> struct bmi_method_addr (the host writes into it)          | peer     one place of 64 bytes
-//!                  | its address says which place                          `--> one method's table
+//!                  | its address determines the place                      `--> one method's table
 //!                  v
-//!             registry: name, interface, text for people, by place
+//!             registry: name, interface, C string, by place
 //!
 //!   chunk 0: 256 places   chunk 1: 1024   chunk 2: 4096 ...
 //! ```
 //!
-//! Every look-up makes a new object, because the host gives each one back (docs/hosts.md, Starting and
-//! ending). Objects exist before the method is initialized and after it has been finalized. A pointer
-//! from the host is compared with the chunks' addresses before it is read, so an invalid pointer
-//! does no harm. Chunks are never freed, and the place of a dropped object is not reused for a
-//! while, as the host may still read it through an operation.
+//! Every look-up makes a new object, because the host drops each one (docs/hosts.md, Starting and ending). Objects
+//! exist before the method is initialized and after it has been finalized. A pointer from the host is compared with the
+//! chunks' addresses before it is read, so an invalid pointer does no harm. Chunks are never freed, and the place of a
+//! dropped object is not reused for a while, because the host may still read it through an operation.
 //!
-//! Owns: the objects' memory, and the peers' words in it.
+//! Owns: the objects' memory, and the peer keys in it.
 //! Out of scope: peers, the network.
-//! Cost: a look-up by address is one comparison a chunk, and no lock.
+//! Cost: finding an object is one comparison per chunk, without a lock.
 
 use crate::abi::types::bmi_method_addr;
 use crate::peer_name::PeerName;
@@ -35,40 +34,40 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// The host's view of an address object.
+/// An address object's contents.
 #[derive(Debug)]
 pub struct Address {
-    /// The peer's name.
+    /// Name of the peer.
     pub name: PeerName,
-    /// The name for C, valid as long as the object.
+    /// Name as a C string, valid as long as the object.
     text: CString,
-    /// The number of the peer's interface; [`NOT_FOUND`] until its host has been found.
+    /// NIC id of the peer's interface; [`NOT_FOUND`] until its host has been resolved.
     nic: AtomicU64,
-    /// The peer has called: the object is of use in that session only.
+    /// Whether the peer connected to this process: the object serves that session only.
     pub has_called: bool,
 }
 
-/// More than any [`NicId`].
+/// Greater than any [`NicId`].
 const NOT_FOUND: u64 = u64::MAX;
 
 impl Address {
-    /// The peer's interface, once its host has been found.
+    /// Returns the peer's interface; `None` until its host has been resolved.
     pub fn nic(&self) -> Option<NicId> {
         NicId::new(self.nic.load(Ordering::Relaxed))
     }
 
-    /// Its host has been found.
+    /// Stores the interface of the resolved host.
     pub fn set_nic(&self, nic: NicId) {
         self.nic.store(nic.0, Ordering::Relaxed);
     }
 }
 
 struct Registry {
-    /// By place; `None` for those that were dropped.
+    /// Contents by place; `None` for dropped objects.
     known: Vec<Option<Arc<Address>>>,
     /// Places of dropped objects, oldest first.
     dropped: VecDeque<usize>,
-    /// Room for one more live one.
+    /// Memory claimed for one more object.
     room: Claim,
     /// The `method_type` of objects, from `initialize`.
     method_type: c_int,
@@ -78,20 +77,20 @@ struct Registry {
 #[repr(C, align(64))]
 struct Object {
     addr: UnsafeCell<bmi_method_addr>,
-    /// The peer's word; 0: none.
+    /// Key of the peer as a word; 0: none.
     peer: AtomicU64,
 }
 
-/// The cost of an object and its peer in all tables ([`Claim::new`]).
+/// Bytes that an object and its peer may need in all tables ([`Claim::new`]).
 const ADDRESS_COST: usize = 2 << 10;
 
-/// Places that rest.
+/// Number of dropped places kept out of use.
 const KEPT: usize = 1024;
 
-/// Places of the first chunk; each next one has four times as many.
+/// Number of places in the first chunk; each next one has four times as many.
 const FIRST: usize = 256;
 
-/// Chunks, from the first on; they stay.
+/// Chunks in order; never freed.
 static CHUNKS: [AtomicPtr<Object>; 12] = [const { AtomicPtr::new(ptr::null_mut()) }; 12];
 
 static REGISTRY: LazyLock<ForkLock<Registry>> = LazyLock::new(|| {
@@ -103,12 +102,12 @@ static REGISTRY: LazyLock<ForkLock<Registry>> = LazyLock::new(|| {
     })
 });
 
-/// Places of a chunk, and those of all before it.
+/// Returns the number of places in a chunk, and in all chunks before it.
 const fn chunk(class: usize) -> (usize, usize) {
     (FIRST << (2 * class), FIRST * ((1 << (2 * class)) - 1) / 3)
 }
 
-/// The object at this address, and its place.
+/// Returns the object at this address, and its place.
 #[inline(always)]
 fn object(addr: *const bmi_method_addr) -> Option<(&'static Object, usize)> {
     let (mut len, mut before) = chunk(0);
@@ -123,7 +122,7 @@ fn object(addr: *const bmi_method_addr) -> Option<(&'static Object, usize)> {
             if offset % size_of::<Object>() != 0 {
                 break;
             }
-            // SAFETY: within a chunk, which stays.
+            // SAFETY: within a chunk, which is never freed.
             return Some((unsafe { &*start.add(place) }, before + place));
         }
         (len, before) = (len * 4, before + len);
@@ -131,7 +130,7 @@ fn object(addr: *const bmi_method_addr) -> Option<(&'static Object, usize)> {
     None
 }
 
-/// The object at a place; makes its chunk if there is none yet. With the registry's lock.
+/// Returns the object at a place, allocating its chunk if necessary. Called with the registry's lock.
 fn at(place: usize) -> *mut Object {
     let mut class = 0;
     while place >= chunk(class + 1).1 {
@@ -140,9 +139,9 @@ fn at(place: usize) -> *mut Object {
     let (len, before) = chunk(class);
     let mut start = CHUNKS[class].load(Ordering::Acquire);
     if start.is_null() {
-        // Not more than memory has room for.
+        // The fallback is never used: `len` objects fit into the address space.
         let layout = Layout::array::<Object>(len).unwrap_or(Layout::new::<Object>());
-        // SAFETY: its size is not 0.
+        // SAFETY: the layout's size is not 0.
         start = unsafe { alloc::alloc_zeroed(layout) }.cast();
         if start.is_null() {
             alloc::handle_alloc_error(layout);
@@ -153,14 +152,14 @@ fn at(place: usize) -> *mut Object {
     unsafe { start.add(place - before) }
 }
 
-/// The word of the peer that an object stands for, if it does.
+/// Returns the key of an object's peer, as a word; `None` without a peer or for an invalid pointer.
 #[inline(always)]
 pub fn peer(addr: *const bmi_method_addr) -> Option<NonZeroU64> {
     let start = CHUNKS[0].load(Ordering::Acquire);
     let offset = addr.addr().wrapping_sub(start.addr());
     let is_first = !start.is_null() && offset < FIRST * size_of::<Object>();
     let object = if is_first && offset % size_of::<Object>() == 0 {
-        // SAFETY: within the first chunk, which stays.
+        // SAFETY: within the first chunk, which is never freed.
         unsafe { &*start.byte_add(offset) }
     } else {
         object_anywhere(addr)?
@@ -173,7 +172,7 @@ fn object_anywhere(addr: *const bmi_method_addr) -> Option<&'static Object> {
     Some(object(addr)?.0)
 }
 
-/// Sets the peer of an object; `None`: it has none any more.
+/// Sets the peer of an object; `None` removes it.
 pub fn set_peer(addr: *const bmi_method_addr, word: Option<NonZeroU64>) {
     if let Some((object, _)) = object(addr) {
         let word = word.map_or(0, NonZeroU64::get);
@@ -181,7 +180,7 @@ pub fn set_peer(addr: *const bmi_method_addr, word: Option<NonZeroU64>) {
     }
 }
 
-/// Is there memory for one more that the host asks for?
+/// Returns whether there is memory for one more object.
 pub fn has_room() -> bool {
     let registry = &mut *REGISTRY.lock();
     registry
@@ -189,19 +188,19 @@ pub fn has_room() -> bool {
         .admits(registry.known.len() - registry.dropped.len())
 }
 
-/// Makes an object for a peer of that name, which is called from here.
+/// Makes an object for a named peer that this process connects to.
 pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     make(name, nic, false)
 }
 
-/// Makes the address object of a peer that connected to us. It serves that session only.
+/// Makes the object of a peer that connected to this process, for that session only.
 pub fn create_for_caller(name: PeerName, nic: NicId) -> NonNull<bmi_method_addr> {
     make(name, Some(nic), true)
 }
 
 fn make(name: PeerName, nic: Option<NicId>, has_called: bool) -> NonNull<bmi_method_addr> {
     let text = name.to_string();
-    // A parsed name has no NUL; should it have one, the text ends there.
+    // A parsed name has no NUL; should it have one, the string ends there.
     let text = CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default();
     let address = Some(Arc::new(Address {
         name,
@@ -223,7 +222,7 @@ fn make(name: PeerName, nic: Option<NicId>, has_called: bool) -> NonNull<bmi_met
     } else {
         registry.known.push(address);
     }
-    // SAFETY: a free place of ours.
+    // SAFETY: a free place of a chunk.
     unsafe {
         let addr = (*object).addr.get();
         addr.write(bmi_method_addr::new(registry.method_type));
@@ -231,13 +230,13 @@ fn make(name: PeerName, nic: Option<NicId>, has_called: bool) -> NonNull<bmi_met
     }
 }
 
-/// The contents of an object; `None` when there is no such object.
+/// Returns the contents of an object; `None` for an invalid pointer.
 pub fn find(addr: *const bmi_method_addr) -> Option<Arc<Address>> {
     let (_, place) = object(addr)?;
     REGISTRY.lock().known.get(place)?.clone()
 }
 
-/// An object is no longer used. False when there is no such object.
+/// Drops an object. Returns false if there is no such object.
 pub fn remove(addr: *const bmi_method_addr) -> bool {
     let Some((_, place)) = object(addr) else {
         return false;
@@ -251,26 +250,25 @@ pub fn remove(addr: *const bmi_method_addr) -> bool {
     known.is_some()
 }
 
-/// None of the objects is used any more.
+/// Drops all objects.
 pub fn remove_all() {
     let places = REGISTRY.lock().known.len();
     for place in 0..places {
-        // SAFETY: a place of ours, whose chunk exists.
+        // SAFETY: a place whose chunk exists.
         let addr = unsafe { (*at(place)).addr.get() };
         remove(addr);
     }
 }
 
-/// The method starts: its number with the host, for all objects there are and will be, and for those that
-/// were dropped, as the host may still read them through an operation. None stands for a peer yet; in a child
-/// of fork they did, for peers of its parent's.
+/// Starts the method: stores the host's number for it in all objects, dropped ones included, as the host may still read
+/// them through an operation. Clears the peers, which in a child of fork are the parent's.
 pub fn begin(method_type: c_int) {
     let mut registry = REGISTRY.lock();
     registry.method_type = method_type;
     for place in 0..registry.known.len() {
         let object = at(place);
-        // SAFETY: an object of ours. The host writes this field too, but not while it initializes the
-        // method (docs/hosts.md, Threads).
+        // SAFETY: an object of a chunk. The host writes this field, too, but not while it initializes the method
+        // (docs/hosts.md, Threads).
         unsafe {
             (*(*object).addr.get()).method_type = method_type;
             (*object).peer.store(0, Ordering::Relaxed);
@@ -278,13 +276,13 @@ pub fn begin(method_type: c_int) {
     }
 }
 
-/// The object's name for C; null when there is no such object.
+/// Returns the object's name as a C string; null if there is no such object.
 pub fn text(addr: *const bmi_method_addr) -> *const c_char {
     // The string lives on the heap until the object is removed.
     find(addr).map_or(ptr::null(), |address| address.text.as_ptr())
 }
 
-/// Objects there are.
+/// Returns the number of objects in use.
 pub fn count() -> usize {
     let registry = REGISTRY.lock();
     registry.known.len() - registry.dropped.len()

@@ -5,12 +5,12 @@
 //!   mx://10.1.0.0       mask 16         the first bits of the peer's address
 //!   mx://0.0.0.0        mask 0          every address of that family
 //!   mx://10.1.0.7       mask 32         that address
-//!   mx://[2001:db8::7]  mask 32         the same; OrangeFS knows no larger mask, and passes it where none is given
+//!   mx://[2001:db8::7]  mask 32         that address: OrangeFS knows no larger mask, and passes 32 as the default
 //!   mx://node7          mask 32         that name, for the same reason
 //! ```
 //!
-//! A peer's address is the one that the network has proven, not what it says. Peers on this machine have all
-//! addresses of this machine.
+//! A peer's address is the one that the network has proven, not a claimed one. Peers on this machine have all its
+//! addresses.
 //!
 //! Out of scope: peers, the method.
 
@@ -20,10 +20,10 @@ use mx_proto::NicId;
 use mx_sys::nic;
 use std::net::{IpAddr, SocketAddr};
 
-/// The mask of entries without one in OrangeFS's configuration: all bits of an IPv4 address.
+/// Mask of entries without one in OrangeFS's configuration: all bits of an IPv4 address.
 const ALL_BITS: i32 = 32;
 
-/// Whether the address is in the range.
+/// Returns whether the address is in the range.
 pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool, Box<Error>> {
     let bad = || {
         Error::invalid(format!(
@@ -33,7 +33,7 @@ pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool,
     let pattern = wildcard.trim();
     let pattern = match pattern.split_once("://") {
         Some(("mx", rest)) => rest,
-        // Another method's range has no peer of ours in it.
+        // Another method's range contains no peer of this one.
         Some(_) => return Ok(false),
         None => pattern,
     };
@@ -71,7 +71,7 @@ fn addresses_of(nic: NicId) -> Vec<IpAddr> {
     addresses.iter().map(SocketAddr::ip).collect()
 }
 
-/// The bits that count. One address, and not a network, is meant by 32 if an IPv6 address goes on behind them.
+/// Returns the number of bits to compare: for 32 and an IPv6 address with bits beyond them, all 128.
 fn bits_of(network: IpAddr, netmask: i32) -> i32 {
     match network {
         IpAddr::V6(v6) if netmask == ALL_BITS && v6.to_bits() << ALL_BITS != 0 => 128,
@@ -79,14 +79,14 @@ fn bits_of(network: IpAddr, netmask: i32) -> i32 {
     }
 }
 
-/// The part before the numbers: `10.*` of `10.*:3`.
+/// Returns the part before the numbers: `10.*` of `10.*:3`.
 fn host_part(pattern: &str) -> &str {
     if let Some(inner) = pattern.strip_prefix('[') {
         return inner.split(']').next().unwrap_or_default();
     }
     let pattern = pattern.split('/').next().unwrap_or_default();
     match pattern.matches(':').count() {
-        // More are an IPv6 address without brackets.
+        // More colons are an IPv6 address without brackets.
         1 | 2 if !pattern.contains("::") => pattern.split(':').next().unwrap_or_default(),
         _ => pattern,
     }
@@ -111,11 +111,12 @@ fn shares_bits(ip: IpAddr, network: IpAddr, bits: i32) -> bool {
     (a ^ b).leading_zeros() >= bits as u32
 }
 
-/// `*` stands for any run of characters. Takes time in proportion to both lengths multiplied.
+/// Matches `text` with `pattern`, where `*` stands for any run of characters. Takes time proportional to the product of
+/// the lengths.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where to go on when what follows the last star does not fit.
+    // Positions to continue from when the text after the last star does not match.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   UNEXPECTED           the endpoint's inbox, in the turn of its peer  ---> testunexpected
-//!   CONN_REQ, CONN_ACK   noted for the method, with its data if that has come with it
-//!   EXPECTED             waits at the endpoint until its receive is posted
+//!   CONN_REQ, CONN_ACK   recorded for the method, with the body if that has arrived
+//!   EXPECTED             stays in the endpoint until its receive is posted
 //!   anything else        dropped and counted: unknown peer, another peer's id, too large
 //! ```
 //!
-//! Limits and credits of waiting messages are the endpoint's task.
+//! The endpoint keeps limits and credits of waiting messages.
 //!
-//! Owns: cancelled receives whose messages may still come.
-//! Out of scope: peers but their keys, the host.
+//! Owns: cancelled receives whose messages may still arrive.
+//! Out of scope: peers except their keys, the host.
 
 use crate::cancelled_receives::CancelledReceives;
 use crate::match_layout::{Fields, MessageType};
@@ -22,33 +22,33 @@ use mx_proto::{Arrival, Event, Events, RemoteId, Source, Verdict};
 /// A message of the handshake.
 #[derive(Debug)]
 pub struct HandshakeMessage {
-    /// The sender.
+    /// Remote that sent the message.
     pub remote: RemoteId,
-    /// Its match bits taken apart.
+    /// Fields of its match bits.
     pub fields: Fields,
-    /// Its contents.
+    /// Body of the message; longer than [`REQUEST_MAX`] if it was too long or had not arrived.
     pub body: Vec<u8>,
 }
 
-/// See the module.
+/// Decides about messages without a posted receive, and counts rejected ones.
 #[derive(Debug)]
 pub(crate) struct ArrivalPolicy {
-    /// The largest unexpected message.
+    /// Size limit of unexpected messages, in bytes.
     largest: usize,
-    /// The largest class that the host knows.
+    /// Largest message class that the host knows.
     class_max: u8,
-    /// An unexpected message can be had since a test call returned because of one.
+    /// Whether an unexpected message has become available since the last [`Self::take_events`].
     updated: bool,
-    /// An unexpected message can be had since waiting threads were last told.
+    /// Whether an unexpected message has become available since the last [`Self::take_produced`].
     produced: bool,
-    /// Messages that made no sense.
+    /// Number of invalid messages.
     dropped: u64,
-    /// Receives that were given up, whose messages may still come.
+    /// Cancelled receives whose messages may still arrive.
     pub(crate) cancelled: CancelledReceives,
 }
 
 impl ArrivalPolicy {
-    /// Takes unexpected messages of up to `largest` bytes, of classes up to `class_max`.
+    /// Accepts unexpected messages of up to `largest` bytes, of classes up to `class_max`.
     pub(crate) fn new(largest: usize, class_max: u8) -> Self {
         Self {
             largest,
@@ -60,7 +60,7 @@ impl ArrivalPolicy {
         }
     }
 
-    /// See [`mx_proto::Owner::arrived`].
+    /// Implements [`mx_proto::Owner::arrived`].
     #[inline]
     pub(crate) fn arrived<B: Source + ?Sized>(
         &mut self,
@@ -81,7 +81,7 @@ impl ArrivalPolicy {
             Some(MessageType::Unexpected) => Verdict::Inbox {
                 turn: fields.turn(self.class_max),
             },
-            // With another peer's id it would wait for that peer's receive.
+            // Under another peer's id the message would match that peer's receives.
             Some(MessageType::Expected) if !own => {
                 self.refuse(arrival, "a message with an id that is not its own")
             }
@@ -114,42 +114,42 @@ impl ArrivalPolicy {
         Verdict::Finished
     }
 
-    /// See [`mx_proto::Owner::ready`].
+    /// Implements [`mx_proto::Owner::ready`].
     #[inline]
     pub(crate) fn ready(&mut self) {
         self.set_events();
     }
 
-    /// There are no messages any more.
+    /// Clears the events: no messages are left.
     pub(crate) fn forget(&mut self) {
         (self.updated, self.produced) = (false, false);
     }
 
-    /// Whether [`Self::take_events`] has something to take.
+    /// Returns whether [`Self::take_events`] would return true.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         self.updated
     }
 
-    /// Has an unexpected message come up since the last call?
+    /// Returns whether an unexpected message has become available since the last call.
     #[inline]
     pub(crate) fn take_events(&mut self) -> bool {
         std::mem::take(&mut self.updated)
     }
 
-    /// Has one since the last call? Asked on behalf of threads that sleep.
+    /// Returns whether one has become available since the last call, on behalf of sleeping threads.
     #[inline]
     pub(crate) fn take_produced(&mut self) -> bool {
         std::mem::take(&mut self.produced)
     }
 
-    /// Callers should look (again).
+    /// Makes callers check for messages (again).
     #[inline]
     pub(crate) fn set_events(&mut self) {
         (self.updated, self.produced) = (true, true);
     }
 
-    /// Messages dropped because they made no sense.
+    /// Returns the number of invalid messages dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -162,7 +162,7 @@ fn handshake<B: Source + ?Sized>(
 ) -> HandshakeMessage {
     let body = match body {
         Some(body) if body.len() <= REQUEST_MAX => body.to_vec(),
-        // Too long for one: what is kept says so.
+        // Too long, or not here: a placeholder whose length is invalid, too.
         _ => vec![b'?'; REQUEST_MAX + 1],
     };
     HandshakeMessage {

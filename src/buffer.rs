@@ -3,25 +3,24 @@
 //! ```text
 //!   size < 4 KiB          malloc
 //!   4 KiB .. 64 KiB       an allocation aligned to 4 KiB, and if it is a page or more to a page
-//!   64 KiB and more       a region of whole pages (mx_sys::regions), and when freed kept for the next one of
-//!                           about this size
+//!   64 KiB and more       a region of whole pages (mx_sys::regions), which when freed is cached for the next one of
+//!                           similar size
 //!                           cache: newest at the end, at most BMI_MX_BUFFER_CACHE bytes, and for 5 s
 //! ```
 //!
-//! The cache avoids page faults: memory that `free` returns to the system must be mapped and zeroed
-//! again page by page. Four 4 MiB buffers in turn cost 1640 us each with `posix_memalign` and
-//! `free`, 148 us with the cache, writing them once included; at 64 KiB there is nothing to gain
-//! (1.20 and 1.15 us). Nothing is zeroed here.
+//! The cache avoids page faults: memory that `free` returns to the system must be mapped and zeroed again page by page.
+//! Four 4 MiB buffers in turn cost 1640 us each with `posix_memalign` and `free`, 148 us with the cache, including one
+//! write of each; at 64 KiB there is nothing to gain (1.20 and 1.15 us). The cache does not zero buffers.
 //!
-//! A server that was busy once must not keep that memory for ever: a buffer that has not been used for 5 s goes
-//! back, and with it what the C library keeps in its heap.
+//! A server that was busy once must not keep that memory for ever: a buffer unused for 5 s is freed, and the C
+//! library's heap is trimmed.
 //!
-//! Regions serve fabric cards: a region's registration is kept while it is in the cache, and its
-//! pages stay mapped while it is registered.
+//! Regions serve fabric cards: a region's registration is kept while it is cached, and its pages stay mapped while it
+//! is registered.
 //!
-//! Owns: buffers that were freed and not given out again.
+//! Owns: freed buffers kept for reuse.
 //! Out of scope: operations.
-//! Cost: one lock; `take` and `keep` look at every cached buffer, newest first.
+//! Cost: one lock; `take` and `keep` scan the cached buffers, newest first.
 
 use libc::c_void;
 use mx_proto::{Clock, Instant};
@@ -32,27 +31,27 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The least alignment of larger buffers: the smallest page there is.
+/// Minimum alignment of larger buffers: the smallest page size.
 const ALIGN: usize = 4096;
 
-/// Smaller buffers are not worth keeping.
+/// Minimum size of cached buffers, in bytes; smaller ones gain nothing.
 const CACHED_FROM: usize = 64 * 1024;
 
-/// The maximum number of buffers kept, whatever their size: each costs a comparison.
+/// Maximum number of cached buffers, whatever their size: each costs a comparison.
 const MAX_CACHED: usize = 256;
 
-/// The time for which an unused buffer is kept: longer than the pauses of a program that goes on.
+/// Time for which an unused buffer is cached: longer than the pauses of an active program.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
 static CACHE: ForkLock<Cache> = ForkLock::new(Cache::new());
 
-/// The time in nanoseconds at which the oldest kept buffer has been unused for too long; 0: there is none.
+/// Time in nanoseconds at which the oldest cached buffer expires; 0: none is cached.
 static DUE: AtomicU64 = AtomicU64::new(0);
 
-/// A buffer of at least `size` bytes. `None` when there is no memory: one of no bytes has an address, too.
+/// Allocates at least `size` bytes. `None` without memory; for size 0 a unique address.
 pub fn allocate(size: usize) -> Option<*mut c_void> {
     if size < ALIGN {
-        // SAFETY: malloc may be called with any size; of 1 it gives an address where of 0 it need not.
+        // SAFETY: malloc may be called with any size; size 1 returns an address where size 0 need not.
         let start = unsafe { libc::malloc(size.max(1)) };
         return (!start.is_null()).then_some(start);
     }
@@ -69,7 +68,7 @@ pub fn allocate(size: usize) -> Option<*mut c_void> {
     }
     let align = alignment(size, page_size());
     let mut start = ptr::null_mut();
-    // SAFETY: `start` can be written to, and the alignment is a power of two.
+    // SAFETY: `start` is writable, and the alignment is a power of two.
     let code = unsafe { libc::posix_memalign(&raw mut start, align, size) };
     (code == 0).then_some(start)
 }
@@ -78,17 +77,17 @@ fn alignment(size: usize, page: usize) -> usize {
     if size < page { ALIGN } else { page }
 }
 
-/// Gives a buffer back. Null is legal. False when it has been given back already, as far as that
-/// can be told; nothing is done then.
+/// Frees a buffer. Null is legal. Returns false without an effect if the buffer has been freed already, as far as that
+/// can be told.
 ///
 /// # Safety
 ///
-/// `start` is null or came from [`allocate`] and is not used any more.
+/// `start` is null or came from [`allocate`] and is no longer used.
 pub unsafe fn release(start: *mut c_void) -> bool {
     let Some(start) = NonNull::new(start) else {
         return true;
     };
-    // A small buffer's address may be anything; a large one's is aligned.
+    // A small buffer may have any address; a large one is aligned.
     if start.addr().get() % ALIGN == 0 {
         let capacity = regions::len_at(start.as_ptr());
         let mut cache = CACHE.lock();
@@ -111,7 +110,7 @@ pub unsafe fn release(start: *mut c_void) -> bool {
     true
 }
 
-/// Sets the number of bytes that may be kept; 0 frees all kept ones.
+/// Sets the maximum number of cached bytes; 0 frees all cached buffers.
 pub fn set_cache_limit(limit: usize) {
     let excess = {
         let mut cache = CACHE.lock();
@@ -123,7 +122,7 @@ pub fn set_cache_limit(limit: usize) {
     free(excess);
 }
 
-/// The time at which [`give_back_unused`] has something to do.
+/// Returns the time at which [`give_back_unused`] has something to free.
 pub fn next_due() -> Option<Instant> {
     match DUE.load(Ordering::Relaxed) {
         0 => None,
@@ -131,7 +130,7 @@ pub fn next_due() -> Option<Instant> {
     }
 }
 
-/// Frees what has not been used for a while, and has the C library give back what that leaves in its heap.
+/// Frees expired buffers, and trims the C library's heap when none is left.
 #[cold]
 pub fn give_back_unused() {
     let unused = {
@@ -165,13 +164,13 @@ struct Buffer {
     freed: Instant,
 }
 
-// SAFETY: unused memory, which any thread may free or give out.
+// SAFETY: unused memory, which any thread may free or reuse.
 unsafe impl Send for Buffer {}
 
 struct Cache {
-    /// Oldest first.
+    /// Cached buffers, oldest first.
     kept: Vec<Buffer>,
-    /// The sum of their capacities; at most `limit`.
+    /// Sum of their capacities in bytes; at most `limit`.
     bytes: usize,
     limit: usize,
 }
@@ -185,7 +184,7 @@ impl Cache {
         }
     }
 
-    /// The newest buffer that holds `size` bytes and not a quarter more than that.
+    /// Removes and returns the newest buffer of at least `size` bytes and at most a quarter more.
     fn take(&mut self, size: usize) -> Option<Buffer> {
         let fits = size..=size + size / 4;
         let place = self.kept.iter().rposition(|b| fits.contains(&b.capacity))?;
@@ -194,7 +193,7 @@ impl Cache {
         Some(buffer)
     }
 
-    /// Takes the buffer over, unless it is too small or there is no room.
+    /// Caches a buffer. Returns false if it is too small or the cache is full.
     fn keep(&mut self, buffer: Buffer) -> bool {
         let room = self.limit - self.bytes;
         let wanted = buffer.capacity >= CACHED_FROM
@@ -207,14 +206,14 @@ impl Cache {
         wanted
     }
 
-    /// Takes out those that have not been used for [`KEPT_FOR`].
+    /// Removes buffers that have been unused for [`KEPT_FOR`].
     fn expire(&mut self, now: Instant) -> Vec<Buffer> {
         let unused = |buffer: &&Buffer| now.since(buffer.freed) >= KEPT_FOR;
         let count = self.kept.iter().take_while(unused).count();
         self.take_oldest(count)
     }
 
-    /// Writes down when the oldest will have been unused for too long.
+    /// Stores the time at which the oldest buffer expires.
     fn note(&self) {
         let due = self.kept.first().map(|oldest| oldest.freed.after(KEPT_FOR));
         DUE.store(due.map_or(0, |due| due.0.max(1)), Ordering::Relaxed);
@@ -224,7 +223,7 @@ impl Cache {
         self.kept.iter().any(|buffer| buffer.start == start)
     }
 
-    /// Takes out the oldest until the limit is kept.
+    /// Removes the oldest buffers until the limit holds.
     fn shrink(&mut self) -> Vec<Buffer> {
         let mut bytes = self.bytes;
         let mut count = 0;

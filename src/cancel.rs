@@ -1,21 +1,21 @@
 //! Cancelling an operation.
 //!
 //! ```text
-//!   under way   removed from its queue, if it waits in one,     -BMI_ECANCEL
-//!               and ended by the endpoint, matched or not:
-//!               its memory is not accessed afterwards
-//!   over        nothing to do                                   as it ended
-//!   reported    nothing to do                                   was reported
+//!   in progress  removed from its queue, if it waits in one,    -BMI_ECANCEL
+//!                and ended by the endpoint, matched or not:
+//!                its memory is not accessed afterwards
+//!   completed    nothing to do                                  its own result
+//!   reported     nothing to do                                  was reported
 //! ```
 //!
-//! In every case it is reported once. The draft disconnects the peer to cancel a send, as MX had no
+//! In every case the operation is reported once. The draft disconnects the peer to cancel a send, because MX had no
 //! other way; here the peer and its other operations stay.
 //!
-//! Cancelling what was reported is no mistake: a host with several threads cannot know, and Mercury does not
-//! look. An id is the address of a block ([`crate::op::blocks`]), so an operation of another context that has
-//! the block now is not taken for the one that was meant, but one of the same context is.
+//! Cancelling a reported operation is not an error: a host with several threads cannot know, and Mercury does not
+//! check. An id is the address of a block ([`crate::op::blocks`]), so an operation of another context that has since
+//! got the block is not cancelled by mistake, but one of the same context is.
 //!
-//! A receive that is cancelled before its message comes leaves that message without a receive; see
+//! A receive that is cancelled before its message arrives leaves that message without a receive; see
 //! [`crate::cancelled_receives`].
 
 use crate::error::Error;
@@ -27,7 +27,7 @@ use mx_proto::{Clock, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Calls operation `id` off. Its completion can be had at once. Nothing happens if it was reported.
+    /// Cancels operation `id`, which completes at once. Does nothing if the operation was reported already.
     pub fn cancel(&mut self, id: i64, context: i64) -> Result<(), Box<Error>> {
         let op = match self.find(id, context) {
             Ok(op) => op,
@@ -39,8 +39,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(())
     }
 
-    /// Throws away what has come for receives that were given up, if its peer's messages take up most
-    /// of what it may leave here: in the end it could send nothing any more.
+    /// Drops messages that arrived for cancelled receives, if the peer's messages use up most of its quota here:
+    /// otherwise the peer could in the end send nothing more.
     #[cold]
     pub(crate) fn shed(&mut self, key: PeerKey) {
         let Some(remote) = self.peers().get(key).and_then(|peer| peer.state.remote()) else {
@@ -55,7 +55,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         while let Some(tag) = abandoned.take_oldest(key.id(), |tag| {
             self.endpoint.probe(bits(tag), MATCH).is_some()
         }) {
-            // The send of one that was only offered ends as one whose receive was called off later.
+            // The sender of an offered message gets the status it would get if the receive were cancelled later.
             let told = Status::Aborted;
             thrown += u32::from(self.endpoint.discard(bits(tag), MATCH, told));
         }

@@ -1,4 +1,4 @@
-//! Receives that were cancelled before their message came.
+//! Receives that were cancelled before their message arrived.
 //!
 //! ```text
 //!   oldest                              newest
@@ -6,13 +6,12 @@
 //!      |                             ^
 //!      |  dropped when the           '-- cancelled or timed out
 //!      v  peer's share is used up
-//!    its message, if it has come
+//!    its message, if it has arrived
 //! ```
 //!
-//! A host that cancels a receive usually does not use its tag again, but the peer still sends the
-//! message, which then holds credits for ever; in the end the peer could send no more. A host that
-//! does use the tag again still gets the message: it is dropped only when most of the peer's
-//! credits are in use.
+//! A host that cancels a receive usually does not use its tag again, but the peer still sends the message, which would
+//! then hold credits for ever; in the end the peer could send no more. A host that does use the tag again still gets
+//! the message: a message is dropped only when most of the peer's credits are in use.
 //!
 //! Owns: the cancelled tags, by peer id.
 //! Out of scope: messages.
@@ -22,25 +21,23 @@ use foldhash::fast::RandomState;
 use mx_proto::flow::AT_ONCE;
 use std::collections::{HashMap, VecDeque};
 
-/// Tags of cancelled or timed-out receives, by peer, oldest first. A message for one still goes to a new receive
-/// with its tag; when unreceived messages use up most of the peer's credits, those that came for these tags are
-/// dropped to free the credits.
+/// Tags of cancelled or timed-out receives, by peer, oldest first.
 #[derive(Debug, Default)]
 pub struct CancelledReceives {
     tags: HashMap<u32, VecDeque<u32>, RandomState>,
 }
 
-/// Tags of one peer: as many as it may leave messages here.
+/// Maximum number of tags per peer: as many messages as a peer may leave here.
 const LIMIT: usize = AT_ONCE as usize + 2;
 
 impl CancelledReceives {
-    /// No receive has been given up.
+    /// Returns whether no cancelled receive is recorded.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.tags.is_empty()
     }
 
-    /// A receive for `tag` was given up.
+    /// Records a cancelled receive for `tag`.
     pub fn add(&mut self, peer: u32, tag: u32) {
         let tags = self.tags.entry(peer).or_default();
         if tags.len() == LIMIT {
@@ -49,12 +46,12 @@ impl CancelledReceives {
         tags.push_back(tag);
     }
 
-    /// Has any receive of this peer's been given up?
+    /// Returns whether a cancelled receive of this peer is recorded.
     pub fn any_of(&self, peer: u32) -> bool {
         self.tags.contains_key(&peer)
     }
 
-    /// Another receive for `tag` has been posted: it gets what the first did not.
+    /// Removes a tag for which another receive has been posted; that one gets the message.
     #[cold]
     pub fn take_back(&mut self, peer: u32, tag: u32) {
         self.remove(peer, |tags| {
@@ -63,7 +60,7 @@ impl CancelledReceives {
         });
     }
 
-    /// The tag that was given up the longest ago and that `is_here` says has its message here.
+    /// Removes and returns the oldest tag whose message has arrived, according to `is_here`.
     pub fn take_oldest(&mut self, peer: u32, mut is_here: impl FnMut(u32) -> bool) -> Option<u32> {
         self.remove(peer, |tags| {
             let place = tags.iter().position(|tag| is_here(*tag))?;
@@ -84,7 +81,7 @@ impl CancelledReceives {
         removed
     }
 
-    /// The peer is lost, and what it sent is too.
+    /// Forgets the tags of a lost peer, whose messages are lost, too.
     pub fn forget(&mut self, peer: u32) {
         self.tags.remove(&peer);
     }

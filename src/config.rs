@@ -3,8 +3,8 @@
 //! ```text
 //!   environment  MX_SPIN_US=100 --+
 //!                                 +--> mx_sys::settings --> Config   and one warning for every
-//!   initialize   "MX_SPIN_US=100"-+    rows below                    value that was refused
-//!   options (they win)
+//!   initialize   "MX_SPIN_US=100"-+    rows below                    rejected value
+//!   options (take precedence)
 //! ```
 //!
 //! `docs/tuning.md` shows the same table; a test compares them.
@@ -24,21 +24,21 @@ use std::time::Duration;
 pub struct Config {
     /// Settings shared with libmyriexpress.
     pub mx: Settings,
-    /// The time that an expected send may wait for its receiver.
+    /// Time that an expected send may stay unmatched; `None`: while the peer lives.
     pub send_timeout: Option<Duration>,
-    /// The time that an unexpected send may wait for its receiver.
+    /// Time that an unexpected send may wait for room at its receiver; `None`: while the peer lives.
     pub unexpected_timeout: Option<Duration>,
-    /// The time that a receive may wait for its message.
+    /// Time that a receive may stay unmatched; `None`: while the peer lives.
     pub recv_timeout: Option<Duration>,
-    /// The time that `finalize` waits for the last messages to leave.
+    /// Maximum time that `finalize` waits for the last messages to leave.
     pub shutdown: Duration,
-    /// The time that operations may wait for a connection before they fail.
+    /// Time that operations wait for a connection before they fail; `None`: no limit.
     pub connect_timeout: Option<Duration>,
-    /// Bytes of freed `memalloc` buffers that are kept for reuse.
+    /// Maximum bytes of freed `memalloc` buffers kept for reuse.
     pub buffer_cache: usize,
 }
 
-/// The limit of a process's memory for messages without a receive.
+/// Setting that limits a process's memory for messages without a receive.
 const UNEXPECTED_BYTES: &str = "MX_UNEXPECTED_BYTES";
 
 /// Milliseconds of a day: the longest useful time-out.
@@ -67,10 +67,10 @@ pub static OWN: &[Tunable<Config>] = &tunables! {
         "bytes of freed `memalloc` buffers that are kept for reuse, for 5 s";
 };
 
-/// The variables of the log; read by `logging`, here because they are documented with the others.
+/// Variables of the log: read by `logging`, but documented with the settings.
 pub const LOG_VARIABLES: [&str; 2] = ["BMI_MX_LOG", "MX_LOG"];
 
-/// All tunables, in the order of the documentation.
+/// Returns all tunables, in the order of the documentation.
 pub fn tunables() -> impl Iterator<Item = &'static Tunable<Config>> + Clone {
     settings::rows().iter().chain(OWN)
 }
@@ -87,20 +87,19 @@ impl Default for Config {
             send_timeout: None,
             unexpected_timeout: None,
             recv_timeout: None,
-            // Sixteen buffers of 4 MiB, which is what the C method set aside in every process.
+            // Sixteen buffers of 4 MiB, which is what the C method reserved in every process.
             buffer_cache: 64 * M as usize,
         }
     }
 }
 
 impl Config {
-    /// Checks for values that `initialize` has to refuse: memory for less than the largest
-    /// unexpected message, or an invalid value for that memory among the `refused`. Other invalid
-    /// values are only logged.
+    /// Checks for values with which `initialize` has to fail: memory for less than the largest unexpected message, or
+    /// an invalid value for that memory among the `refused`. Other invalid values are only logged.
     pub fn check(&self, refused: &[Refused]) -> Result<(), Box<Error>> {
         let endpoint = &self.mx.endpoint;
         let (memory, largest) = (endpoint.unexpected_bytes, endpoint.fetched_max);
-        // An eighth is lent at least.
+        // At least an eighth of the memory is always lent.
         let least = (cost(largest) as usize * CREDIT).div_ceil(7) * 8;
         let least = least.max(M as usize);
         let (limits, others): (Vec<_>, Vec<_>) = refused
@@ -136,8 +135,8 @@ impl AsMut<Settings> for Config {
 }
 
 impl Config {
-    /// The settings of this process: environment first, then the `options` of `initialize`
-    /// (`NAME=value`, separated by commas or blanks). Every value refused gives one warning.
+    /// Loads the settings of this process: environment first, then the `options` of `initialize` (`NAME=value`,
+    /// separated by commas or blanks). Returns rejected values and unknown variables, too.
     pub fn load(options: Option<&str>) -> (Self, Vec<Refused>) {
         let (config, mut refused) = Self::from(settings::environment, options);
         let names = settings::variables();
@@ -145,7 +144,7 @@ impl Config {
         (config, refused)
     }
 
-    /// Reads the settings from `environment` and then from `options`. Returns them and the refused values; unlike
+    /// Reads the settings from `environment` and then from `options`. Returns them and the rejected values; unlike
     /// [`load`](Self::load), it does not report unknown variables.
     pub fn from(
         environment: impl Fn(&str) -> Option<String>,

@@ -22,7 +22,7 @@ use mx_sys::{OpenError, SegmentError};
 use std::fmt;
 use std::io;
 
-/// The error of a call. Calls return a `Box` of it: one word that is null on success.
+/// Error of a call. Calls return a `Box` of it: one word that is null on success.
 #[derive(Debug)]
 pub struct Error {
     code: c_int,
@@ -31,10 +31,10 @@ pub struct Error {
 }
 
 impl Error {
-    /// `code` is a BMI code, `what` names the value that was wrong and says why.
+    /// Makes an error. `code`: a BMI code; `what`: the wrong value and the reason.
     #[cold]
     pub fn new(code: c_int, what: impl Into<String>) -> Box<Self> {
-        // Faults of the network have been logged where they were noticed.
+        // Network faults have been logged where they were noticed.
         let level = match code {
             bmi::BMI_EINVAL | bmi::BMI_EMSGSIZE | bmi::BMI_ENODEV | bmi::BMI_EALREADY => {
                 Level::Warn
@@ -45,41 +45,41 @@ impl Error {
         Box::new(Self { code, level, what })
     }
 
-    /// An argument makes no sense.
+    /// Reports an invalid argument.
     #[cold]
     pub fn invalid(what: impl Into<String>) -> Box<Self> {
         Self::new(bmi::BMI_EINVAL, what)
     }
 
-    /// The pointer is no address object of ours.
+    /// Reports a pointer that is no address object of this method.
     #[cold]
     pub fn unknown_address<T>(pointer: *mut T) -> Box<Self> {
         Self::invalid(format!("{pointer:p} is no address of this method"))
     }
 
-    /// A message is larger than any may be.
+    /// Reports a message above the size limit.
     #[cold]
     pub fn too_large(size: i64, limit: i64) -> Box<Self> {
         let what = format!("message of {size} bytes is larger than {limit}");
         Self::new(bmi::BMI_EMSGSIZE, what)
     }
 
-    /// No memory for something of this size.
+    /// Reports that memory for `size` bytes is not available.
     #[cold]
     pub fn no_memory(what: &str, size: usize) -> Box<Self> {
         let what = format!("no memory for {what} of {size} bytes");
         Self::new(bmi::BMI_ENOMEM, what)
     }
 
-    /// The host has closed the library's descriptors, which the log has said once.
+    /// Reports that the host has closed the library's descriptors, which the log has said once.
     #[cold]
     pub fn descriptors_closed() -> Box<Self> {
         let what = "the host has closed descriptors of this library";
         Self::new(bmi::BMI_EBADF, what)
     }
 
-    /// The system refused something that the method cannot run without. `limit`: which of its limits that may be, in
-    /// words that follow.
+    /// Reports a system call without which the method cannot run. `limit`: a suffix that names the resource limit that
+    /// may be the cause.
     #[cold]
     pub fn system(what: &str, reason: &io::Error, limit: &str) -> Box<Self> {
         let mut error = Self::new(system_code(reason), format!("{what}: {reason}{limit}"));
@@ -87,7 +87,7 @@ impl Error {
         error
     }
 
-    /// The endpoint of that name could not be opened; the method cannot run without one.
+    /// Reports that the endpoint could not be opened; the method cannot run without one.
     #[cold]
     pub fn open(name: &str, reason: &OpenError) -> Box<Self> {
         let code = match reason {
@@ -104,7 +104,7 @@ impl Error {
         error
     }
 
-    /// No connection to that peer could be started.
+    /// Reports that no connection to the peer could be started.
     #[cold]
     pub fn connect(peer: &str, reason: ConnectError) -> Box<Self> {
         let code = match reason {
@@ -116,18 +116,18 @@ impl Error {
         Self::new(code, format!("cannot connect to {peer}: {reason}"))
     }
 
-    /// The negative BMI code.
+    /// Returns the negative BMI code.
     pub fn code(&self) -> c_int {
         -self.code
     }
 
-    /// The log level of a call that failed with it.
+    /// Returns the log level for the failed call.
     pub fn level(&self) -> Level {
         self.level
     }
 }
 
-/// The result of an operation: 0, or a negative BMI code, as the C method answered.
+/// Returns an operation's result as the C method reported it: 0, or a negative BMI code.
 #[inline]
 pub fn code_of(status: Status) -> c_int {
     -match status {

@@ -6,14 +6,14 @@
 //!             helper thread ---------'
 //! ```
 //!
-//! Everything here may be called at any time from any thread, also before `initialize` and after
-//! `finalize`. Names are resolved and the host's functions called without a lock.
+//! Everything here may be called at any time from any thread, also before `initialize` and after `finalize`. Names are
+//! resolved and the host's functions called without a lock.
 //!
-//! The instance is made by the first `initialize` and never freed, so a thread needs no reference
-//! to it. A child of `fork` inherits the slot ([`mx_sys::slot`]):
+//! The first `initialize` makes the instance, which is never freed, so a thread needs no reference to it. A child of
+//! `fork` inherits the slot ([`mx_sys::slot`]):
 //!
 //! ```text
-//!   fork --> inherited --a call that needs the network--> taken over, ports opened anew --> as in the parent
+//!   fork --> inherited --a call that needs the network--> taken over, ports reopened --> as in the parent
 //!               |  `---- finalize, initialize ----------> taken over, and dropped
 //!               `------- no call: nothing happens
 //! ```
@@ -54,19 +54,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The state shared by all lives of the method in this process.
+/// State shared by all openings of the method in this process.
 struct Instance {
     shared: Arc<Shared<HostSlot>>,
     /// Held while the method starts or ends.
     lifecycle: Mutex<()>,
-    /// The process in which that lock is of use.
+    /// Marks the process to which `lifecycle` belongs.
     mark: ForkMark,
 }
 
-/// The instance, from the first `initialize` on; never freed.
+/// The instance; null before the first `initialize`, never freed.
 static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(ptr::null_mut());
 
-/// Threads that are telling the host of peers; begun with the slot's lock held.
+/// Number of threads that are telling the host of peers; incremented with the slot's lock held.
 static NOTIFYING: AtomicUsize = AtomicUsize::new(0);
 
 /// A thread that is telling the host of peers, counted in [`NOTIFYING`].
@@ -86,7 +86,7 @@ impl Drop for NotificationGuard {
     }
 }
 
-/// The instance, made when there is none yet.
+/// Returns the instance, creating it if necessary.
 fn get_or_create() -> io::Result<&'static Instance> {
     if let Some(instance) = existing_instance() {
         return Ok(instance);
@@ -100,7 +100,8 @@ fn get_or_create() -> io::Result<&'static Instance> {
     Ok(instance)
 }
 
-/// Puts an instance with this slot in the place of `before`; or finds that another thread was faster.
+/// Installs an instance with this slot in place of `before`. Returns it and true, or the instance of a faster thread
+/// and false.
 fn install(before: *mut Instance, shared: Arc<Shared<HostSlot>>) -> (&'static Instance, bool) {
     let ours = Box::into_raw(Box::new(Instance {
         shared,
@@ -111,15 +112,15 @@ fn install(before: *mut Instance, shared: Arc<Shared<HostSlot>>) -> (&'static In
         // SAFETY: never freed from now on.
         Ok(_) => (unsafe { &*ours }, true),
         Err(theirs) => {
-            // SAFETY: from right above, and no other thread has seen it.
+            // SAFETY: made above, and no other thread has seen it.
             drop(unsafe { Box::from_raw(ours) });
-            // SAFETY: what has been put there is never freed.
+            // SAFETY: an installed instance is never freed.
             (unsafe { &*theirs }, false)
         }
     }
 }
 
-/// The instance; its slot may be what a child of fork has from its parent. `None` before the first
+/// Returns the instance, whose slot a child of fork may have inherited from its parent. `None` before the first
 /// `initialize`.
 #[cold]
 fn existing_instance() -> Option<&'static Instance> {
@@ -129,16 +130,16 @@ fn existing_instance() -> Option<&'static Instance> {
     if instance.mark.is_mine() {
         return Some(instance);
     }
-    // A thread that the child does not have may have held the lock of the lifecycle.
+    // A thread that does not exist in the child may have held `lifecycle`.
     Some(install(there, Arc::clone(&instance.shared)).0)
 }
 
-/// The instance, when its slot is this process's; `None` before the first `initialize`, and in a child
-/// of fork until the first call that needs the network.
+/// Returns the instance if this process owns its slot; `None` before the first `initialize`, and in a child of fork
+/// until the first call that needs the network.
 ///
-/// Each thread takes at its first call that is no front alone what it gets from the C library when it first waits for a lock:
-/// without memory that would end the process. That takes a word of the thread's own, at
-/// a dozen instructions a call.
+/// On a thread's first call that is not a front alone, makes the C library allocate its per-thread state: glibc would
+/// otherwise do so when the thread first blocks on a lock, and abort without memory. The check costs a dozen
+/// instructions a call.
 #[inline]
 fn own_instance() -> Option<&'static Instance> {
     thread_local!(static PREPARED: Cell<bool> = const { Cell::new(false) });
@@ -149,7 +150,7 @@ fn own_instance() -> Option<&'static Instance> {
     front_instance()
 }
 
-/// The instance, when its slot is this process's, for the front of a call, which waits for no lock.
+/// Returns the instance if this process owns its slot, for the front of a call, which waits for no lock.
 #[inline(always)]
 fn front_instance() -> Option<&'static Instance> {
     // SAFETY: null, or never freed.
@@ -157,7 +158,7 @@ fn front_instance() -> Option<&'static Instance> {
     instance.filter(|instance| instance.shared.is_mine())
 }
 
-/// The instance's slot, for a call that needs the network; there may be no method in it.
+/// Returns the instance's slot, possibly without a method, for a call that needs the network.
 #[inline]
 fn network_slot() -> Result<&'static Shared<HostSlot>, Box<Error>> {
     match own_instance() {
@@ -175,7 +176,7 @@ fn take_over_slot() -> Result<&'static Shared<HostSlot>, Box<Error>> {
     Ok(&instance.shared)
 }
 
-/// The method, for a call that does not need the network, if there is one.
+/// Calls `f` with the method, if there is one, for a call that does not need the network.
 fn with_method<R>(f: impl FnOnce(&mut HostMethod) -> R) -> Option<R> {
     let instance = match own_instance() {
         Some(instance) => instance,
@@ -186,7 +187,7 @@ fn with_method<R>(f: impl FnOnce(&mut HostMethod) -> R) -> Option<R> {
     slot.engine().map(f)
 }
 
-/// Is there an endpoint open, or one to be opened anew after a fork?
+/// Returns whether an endpoint is open, or to be reopened after a fork.
 fn is_initialized() -> bool {
     existing_instance().is_some_and(|instance| instance.shared.lock().open().is_some())
 }
@@ -196,7 +197,7 @@ fn not_initialized() -> Box<Error> {
     Error::new(BMI_ENODEV, "not initialized")
 }
 
-/// An address object for the first address of ours in `name`. See `BMI_mx_method_addr_lookup`.
+/// Makes an address object for the first `mx://` address in `name`. See `BMI_mx_method_addr_lookup`.
 pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
     let name = match peer_name::parse(name) {
         Ok(Some(name)) => name,
@@ -224,7 +225,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
                 return None;
             }
             if own.is_none() {
-                // The name of the server that is to be need not be one; for others posts will fail.
+                // The host in the future server's own name may not resolve; posts to other names will fail.
                 log::info!("{name}: {reason}");
             }
             own.into_iter().collect()
@@ -244,21 +245,21 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
     Some(addr)
 }
 
-/// The endpoint that is open.
+/// Returns the number of the open endpoint.
 pub fn endpoint() -> Result<EndpointId, Box<Error>> {
     let mut slot = network_slot()?.lock();
     Ok(slot.method()?.endpoint().identity().endpoint)
 }
 
-/// Our own interface, if it is what we listen on.
+/// Returns this endpoint's interface if `name` is what it listens on.
 fn own_nic(name: &PeerName) -> Option<NicId> {
     let slot = existing_instance()?.shared.lock();
     let (own, nic) = slot.persistent.listen.as_ref()?;
     (own.host == name.host && own.endpoint == name.endpoint).then_some(*nic)
 }
 
-/// The peer of an address object that has none yet: made before `initialize`, or its host was not
-/// found so far. With the lock, so that it is of this life.
+/// Returns the peer of an address object that has none yet, because the object was made before `initialize` or its host
+/// did not resolve. Keeps the lock, so that the peer belongs to the current opening.
 #[cold]
 fn late_peer(
     shared: &Shared<HostSlot>,
@@ -267,7 +268,7 @@ fn late_peer(
     let pointer = addr.as_ptr();
     let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
     if address.has_called {
-        // In a life of the method that is over: no peer is called back.
+        // The session belonged to an earlier opening, and a peer that connected is never called back.
         let why = format!(
             "{} had called before, and its session is over",
             address.name
@@ -293,8 +294,7 @@ fn late_peer(
     Ok((slot, key))
 }
 
-/// Posts an operation. `*id` is written before its completion can be seen; after an error nothing
-/// is ever reported for it.
+/// Posts an operation. `*id` is written before its completion can be seen; after an error nothing is reported for it.
 #[inline(always)]
 pub fn post(mut post: Post, id: &mut i64) -> Result<PostOutcome, Box<Error>> {
     match post.kind {
@@ -303,8 +303,8 @@ pub fn post(mut post: Post, id: &mut i64) -> Result<PostOutcome, Box<Error>> {
     }
 }
 
-/// Sends a small expected message at once, if nothing is in its way. Otherwise returns false, nothing has been sent, and
-/// [`post`] is to be called.
+/// Front of [`post`] for a small expected message: sends it at once if nothing else waits. Returns false if nothing was
+/// sent, and [`post`] is to be called.
 #[inline(always)]
 pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, context: i64) -> bool {
     let Some(instance) = front_instance() else {
@@ -325,7 +325,7 @@ pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, conte
     method.send_at_once(key, tag as u32, context, body)
 }
 
-/// Ends [`send_at_once`] of a message that follows others, and that the port may hold.
+/// Finishes [`send_at_once`] for a message that follows others directly, and that the port may hold.
 #[inline(never)]
 fn send_in_a_row(
     mut slot: Guard<'static, HostSlot>,
@@ -346,12 +346,12 @@ fn send_in_a_row(
     sent
 }
 
-/// Posts a receive of the `len` bytes at `buffer`, if nothing is unusual. Otherwise returns false, nothing has been posted, and
-/// [`post`] is to be called.
+/// Front of [`post`] for a receive of the `len` bytes at `buffer`. Returns false if nothing was posted, and [`post`] is
+/// to be called.
 ///
 /// # Safety
 ///
-/// As for [`UserMemory::new`], which takes the buffer.
+/// As for [`UserMemory::new`].
 #[inline(always)]
 pub unsafe fn recv_at_once(
     addr: NonNull<bmi_method_addr>,
@@ -380,7 +380,7 @@ pub unsafe fn recv_at_once(
     };
     let new = method.recv_at_once(key, tag as u32, what);
     if let Some(new) = new {
-        // With the lock, before another thread can see its completion.
+        // Under the lock, before another thread can see the completion.
         *id = new;
     }
     new.is_some()
@@ -398,7 +398,7 @@ fn post_recv(post: &mut Post, id: &mut i64) -> Result<PostOutcome, Box<Error>> {
     slot.method()?.post_recv(key, post, id)
 }
 
-/// The slot, and the peer of an address object.
+/// Returns the locked slot, and the peer of an address object.
 #[inline(always)]
 fn with_peer(
     addr: NonNull<bmi_method_addr>,
@@ -414,16 +414,15 @@ fn with_peer(
     }
 }
 
-/// Calls an operation off; it is reported once all the same.
+/// Cancels an operation, which is still reported once.
 pub fn cancel(id: i64, context: i64) -> Result<(), Box<Error>> {
     network_slot()?.lock().method()?.cancel(id, context)
 }
 
-/// Calls `take`: at once, after a poll, or while waiting for at most `idle_us` microseconds. Tells
-/// the host of peers that died.
+/// Calls `take`: at once, after a poll, or repeatedly for at most `idle_us` microseconds. Tells the host of lost peers.
 ///
-/// A result found at once needs no poll, but only so many times in a row, because others wait for
-/// the poll.
+/// A result found at once needs no poll, but only [`UNPOLLED_MAX`] times in a row, because other operations depend on
+/// polls.
 #[inline]
 fn find<R>(
     interest: Interest,
@@ -437,15 +436,15 @@ fn find<R>(
 /// Progress of a call before [`find_in`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Polled {
-    /// Nothing has been done.
+    /// No step was taken.
     No,
-    /// Nothing had completed, and this has come of the look at what is to be done ([`Method::look`]).
+    /// The front found nothing completed, and [`Method::look`] returned this.
     Begun(Begun),
-    /// The work found there has been done, too.
+    /// The poll has been done, too.
     Yes,
 }
 
-/// The rest of [`find`], with the lock.
+/// Implements [`find`] with the lock held.
 #[inline(always)]
 fn find_in<R>(
     mut slot: Guard<'static, HostSlot>,
@@ -494,7 +493,7 @@ fn find_in<R>(
     Ok(found)
 }
 
-/// The rest of [`find`]. Takes `take` itself, which stays in registers until then.
+/// Implements the waiting part of [`find`]. Takes `take` by value, which stays in registers until then.
 #[cold]
 #[inline(never)]
 fn wait<R>(
@@ -523,8 +522,7 @@ fn wait<R>(
     Ok(found)
 }
 
-/// The rest of a call that finds the descriptors closed: what has completed is reported, and then the reason why
-/// nothing else will.
+/// Ends a call that finds the descriptors closed: returns remaining completions, then the error.
 #[cold]
 fn after_loss<R>(
     slot: &mut HostSlot,
@@ -536,10 +534,10 @@ fn after_loss<R>(
     }
 }
 
-/// Calls in a row that may do without a poll.
+/// Maximum number of calls in a row without a poll.
 const UNPOLLED_MAX: u32 = 15;
 
-/// Tells the host of peers that died, without the lock.
+/// Tells the host of lost peers, after releasing the lock.
 #[cold]
 fn tell(mut slot: Guard<'_, HostSlot>) {
     let _telling = NotificationGuard::begin();
@@ -550,7 +548,7 @@ fn tell(mut slot: Guard<'_, HostSlot>) {
     }
 }
 
-/// The end of one operation.
+/// Returns the completion of one operation.
 #[inline]
 pub fn test(id: i64, context: i64, idle_us: u64) -> Result<Option<Done>, Box<Error>> {
     find(1 << context, idle_us, move |method| {
@@ -558,8 +556,8 @@ pub fn test(id: i64, context: i64, idle_us: u64) -> Result<Option<Done>, Box<Err
     })
 }
 
-/// The ends of some of these operations; ids that are 0 are skipped. `out` gets each with its
-/// place in `ids`, with the lock held.
+/// Passes the completions of some of these operations to `out`, each with its index in `ids`, with the lock held. Ids
+/// that are 0 are skipped. Returns their number.
 #[inline]
 pub fn test_some(
     ids: &[i64],
@@ -569,12 +567,12 @@ pub fn test_some(
 ) -> Result<usize, Box<Error>> {
     let found = find(1 << context, idle_us, move |method| {
         let mut count = 0;
-        // A wrong id is told before anything is handed out, or what was would be lost.
+        // Report an invalid id before any completion is handed out, which would be lost.
         for id in ids.iter().filter(|id| **id != 0) {
             method.find(*id, context)?;
         }
         for (place, id) in ids.iter().enumerate().filter(|(_, id)| **id != 0) {
-            // The same id twice is complete once.
+            // An id given twice completes once.
             if let Ok(Some(done)) = method.take_done(*id, context) {
                 out(place, done);
                 count += 1;
@@ -586,8 +584,8 @@ pub fn test_some(
     Ok(found.unwrap_or(0))
 }
 
-/// The ends of at most `max` operations of a context, in their order. Returns early, with none, when
-/// an unexpected message waits: the same thread may be the one to fetch it.
+/// Passes at most `max` completions of a context to `out`, in their order, and returns their number. Returns early,
+/// with none, if an unexpected message waits: the same thread may be the one to fetch it.
 #[inline(always)]
 pub fn test_context(
     context: i64,
@@ -601,7 +599,7 @@ pub fn test_context(
     let (mut slot, mut polled) = match look(context, idle_us) {
         Looked::Nothing => return Ok(0),
         Looked::Some(slot, polled) => (slot, polled),
-        // Copies, so that the original stays in registers.
+        // A copy, so that the original stays in registers.
         Looked::NotAtAll => return find_context(context, max, idle_us, out.clone()),
     };
     if polled == Polled::Begun(Begun::Active)
@@ -618,7 +616,7 @@ pub fn test_context(
     find_context_in((slot, polled), context, max, idle_us, out.clone())
 }
 
-/// Hands out what has completed in a context, `max` at most; returns the number.
+/// Passes at most `max` completions of a context to `out`. Returns their number.
 #[inline(always)]
 fn pop_done(method: &mut HostMethod, context: i64, max: usize, mut out: impl FnMut(Done)) -> usize {
     let mut count = 0;
@@ -632,17 +630,17 @@ fn pop_done(method: &mut HostMethod, context: i64, max: usize, mut out: impl FnM
     count
 }
 
-/// The result of a look at a context.
+/// Result of the front of [`test_context`].
 enum Looked {
-    /// Nothing has completed, nothing has come, and there is nothing else to do.
+    /// Nothing has completed or arrived, and nothing else is due.
     Nothing,
-    /// The call is to go on from there with the lock.
+    /// The call continues from there, with the lock.
     Some(Guard<'static, HostSlot>, Polled),
-    /// Another thread has the lock, or there is no instance of this process's.
+    /// Another thread has the lock, or this process owns no instance.
     NotAtAll,
 }
 
-/// The front of [`test_context`]: waits for no lock, and does nothing that is to be repeated.
+/// Implements the front of [`test_context`]: waits for no lock, and does nothing that must be repeated.
 #[inline(always)]
 fn look(context: i64, idle_us: u64) -> Looked {
     let Some(instance) = front_instance() else {
@@ -665,7 +663,7 @@ fn look(context: i64, idle_us: u64) -> Looked {
     Looked::Some(slot, Polled::Begun(begun))
 }
 
-/// [`test_context`] without its front.
+/// Implements [`test_context`] without its front.
 #[inline(never)]
 fn find_context(
     context: i64,
@@ -677,7 +675,7 @@ fn find_context(
     find_context_in((slot, Polled::No), context, max, idle_us, out)
 }
 
-/// The rest of [`test_context`].
+/// Implements the rest of [`test_context`].
 #[inline(never)]
 fn find_context_in(
     (slot, polled): (Guard<'static, HostSlot>, Polled),
@@ -695,7 +693,7 @@ fn find_context_in(
     Ok(found.unwrap_or(0))
 }
 
-/// [`test_context`] asked for none: it waits as long.
+/// Implements [`test_context`] for `max` 0: waits without taking completions.
 #[cold]
 #[inline(never)]
 fn await_context(context: i64, idle_us: u64) -> Result<usize, Box<Error>> {
@@ -706,8 +704,8 @@ fn await_context(context: i64, idle_us: u64) -> Result<usize, Box<Error>> {
     Ok(0)
 }
 
-/// At most `max` unexpected messages of a class: one of each peer in turn, of each its oldest. Asked for
-/// none, it waits as long.
+/// Passes at most `max` unexpected messages of a class to `out` and returns their number: one of each peer in turn, the
+/// oldest first. With `max` 0 it only waits.
 pub fn test_unexpected(
     max: usize,
     class: u8,
@@ -730,7 +728,7 @@ pub fn test_unexpected(
             }
             let more = count == max && method.unexpected() > 0;
             if more {
-                // For the next call.
+                // The next call must not wait.
                 method.arrivals_mut().set_events();
             }
             Ok((count > 0 || more).then_some(None))
@@ -744,7 +742,7 @@ pub fn test_unexpected(
     }
 }
 
-/// Tells the host of a new peer. False when it could not take it.
+/// Registers a new peer with the host. Returns false if the host has no memory for it.
 #[cold]
 fn introduce(addr: NonNull<bmi_method_addr>) -> Result<bool, Box<Error>> {
     // SAFETY: made by `address::create`, and kept until the host drops it.
@@ -752,7 +750,7 @@ fn introduce(addr: NonNull<bmi_method_addr>) -> Result<bool, Box<Error>> {
     Ok(network_slot()?.lock().method()?.registered(addr, name))
 }
 
-/// Opens a context. They all exist always.
+/// Opens a context. All contexts always exist, so this only checks for a method.
 pub fn open_context(_context: i64) -> Result<(), Box<Error>> {
     network_slot()?.lock().method()?;
     Ok(())
@@ -763,8 +761,8 @@ pub fn close_context(context: i64) {
     with_method(|method| method.close_context(context));
 }
 
-/// The host has no more use for an address object. Also before `initialize` and after `finalize`;
-/// twice does no harm.
+/// Drops an address object that the host no longer uses. May be called before `initialize`, after `finalize`, and
+/// twice.
 pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
     let addr = addr.as_ptr();
     // Without an instance there is no peer either.
@@ -774,30 +772,30 @@ pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
     }
 }
 
-/// May the host drop the address of a peer that came to us?
+/// Returns whether the host may drop the address of a peer that connected to this process.
 pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
     with_method(|method| method.may_drop(addr.as_ptr())).unwrap_or(false)
 }
 
-/// The figures and counters of the method.
+/// Returns the current levels and counters of the method.
 pub fn report() -> Result<MethodReport, Box<Error>> {
     Ok(network_slot()?.lock().method()?.report())
 }
 
-/// The figures of the peer of an address object.
+/// Returns the current levels of an address object's peer.
 pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Error>> {
     let pointer = addr.as_ptr();
     let mut slot = network_slot()?.lock();
     let method = slot.method()?;
     match method.peers().of_addr(pointer) {
         Some(key) => Ok(method.peer_gauges(key)),
-        // Looked up before `initialize`, or its host was not found so far.
+        // Looked up before `initialize`, or its host did not resolve.
         None if address::find(pointer).is_some() => Ok(PeerGauges::NONE),
         None => Err(Error::unknown_address(pointer)),
     }
 }
 
-/// An address object's name, valid as long as the object.
+/// Returns an address object's name, valid as long as the object.
 pub fn rev_lookup(addr: *const bmi_method_addr) -> *const c_char {
     let text = address::text(addr);
     if text.is_null() {
@@ -807,7 +805,7 @@ pub fn rev_lookup(addr: *const bmi_method_addr) -> *const c_char {
     }
 }
 
-/// Whether a peer's host lies in a range. See `BMI_mx_query_addr_range`.
+/// Returns whether a peer's host is in an address range. See `BMI_mx_query_addr_range`.
 pub fn query_addr_range(
     addr: NonNull<bmi_method_addr>,
     wildcard: &str,

@@ -4,7 +4,7 @@
 //!   C file-system server or client
 //!         |  struct bmi_method_ops, BMI_mx_*      ^ address registration, logging
 //!         v                                       |
-//!   libraries/*: exported functions                   |
+//!   libraries/*: exported functions               |
 //!         |                                       |
 //!   +-----|--- host, logging ---------------------'---------+
 //!   |     v                                                 |
@@ -15,9 +15,9 @@
 //!      mx-sys -> mx-proto
 //! ```
 //!
-//! The modules below are in groups, separated by empty lines. A module uses its own group and those
-//! above, never those below (`testing/lints`). All `unsafe` towards the host is in `abi`, `host`, `logging` and
-//! `buffer`; no function is exported here.
+//! The modules below are in groups, separated by empty lines. A module uses its own group and those above, never those
+//! below (`testing/lints`). All `unsafe` towards the host is in `abi`, `host`, `logging` and `buffer`; no function is
+//! exported here.
 
 pub mod abi;
 pub mod peer_name;
@@ -30,7 +30,7 @@ pub mod buffer;
 pub mod logging;
 
 pub mod match_layout;
-// The method's parts know each other's types; see `method`.
+// The method's parts use each other's types; see `method`.
 pub mod address;
 pub mod address_range;
 pub(crate) mod arrivals;

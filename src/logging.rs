@@ -1,18 +1,18 @@
-//! The destinations and levels of log records.
+//! Destinations and levels of log records.
 //!
 //! ```text
 //!   log::warn!(..)  -->  level enabled?  -->  bmi_mx_set_host's log, if there is one
 //!        not built when off        |          gossip, inside a file system
-//!                                  |          stderr, when alone
+//!                                  |          stderr, otherwise
 //!   BMI_MX_LOG=debug (or MX_LOG) decides the level; without it, and in an elevated process:
 //!      bmi_mx_set_host's log   info
 //!      gossip                  warn, and trace while bit 50 of the debug mask is on
 //!      stderr                  warn
 //! ```
 //!
-//! Errors become `gossip_err`, everything else `__gossip_debug`, warnings with the letter W in front: the
-//! function itself does not look at the mask, its callers do. At most 100 lines a
-//! second of `info` and above are let through, the rest is counted and the number is logged.
+//! Errors go to `gossip_err`, other levels to `__gossip_debug`, warnings with the letter W in front: the callers of
+//! that function check the mask, not the function itself. At most 100 lines a second of `info` and above are written;
+//! the others are counted, and their number is logged.
 //!
 //! Owns: the choice of destination and level.
 
@@ -26,20 +26,20 @@ use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Lines a second of `info` and above.
+/// Maximum lines per second of `info` and above.
 const BURST: u32 = 100;
 
-/// Installs the logger, the first time; then [`refresh`].
+/// Installs the logger on the first call; then calls [`refresh`].
 pub fn start() {
     static STARTED: OnceLock<bool> = OnceLock::new();
-    // In a Rust program that has a logger of its own, that one stays.
+    // In a Rust program with a logger of its own, that one stays.
     let ours = *STARTED.get_or_init(|| log::set_logger(&LOGGER).is_ok());
     if ours {
         refresh();
     }
 }
 
-/// Takes over a level the host has changed meanwhile. Cheap: a few words are read.
+/// Applies a level that the host has changed meanwhile. Reads only a few words.
 pub fn refresh() {
     if let Some(sinks) = LOGGER.sinks.get() {
         log::set_max_level(level_now(sinks));
@@ -62,10 +62,10 @@ struct MethodLogger {
     budget: Mutex<Budget>,
 }
 
-/// The settings from the environment.
+/// Settings from the environment.
 struct Sinks {
     stderr: StderrLogger,
-    /// True when one of the variables is set.
+    /// Whether one of the variables is set.
     asked: bool,
 }
 
@@ -96,11 +96,11 @@ impl MethodLogger {
         })
     }
 
-    /// Lets a line through, or counts it. The number of lines dropped before this one.
+    /// Returns the number of lines dropped before this one; `None` if this one is dropped.
     fn admit(&self, level: Level) -> Option<u32> {
         match level {
             Level::Debug | Level::Trace => Some(0),
-            // Another thread is counting, or was when this process was forked: the line costs nothing.
+            // Another thread holds the lock, or held it when this process was forked: pass the line uncounted.
             _ => match self.budget.try_lock() {
                 Some(mut budget) => budget.admit(Instant::now()),
                 None => Some(0),
@@ -110,7 +110,7 @@ impl MethodLogger {
 
     fn write(&self, record: &Record<'_>) {
         let sinks = self.sinks();
-        // Functions of the host's are not called from here, where a lock may be held.
+        // Deferred, because the host's functions must not be called with a lock held.
         let (say, with_level): (fn(Level, &CStr), bool) = if host::given_log().is_some() {
             (to_given, false)
         } else if host::gossip().is_some() {
@@ -179,7 +179,7 @@ fn to_gossip(level: Level, line: &CStr) {
     }
 }
 
-/// A record as one C string. `None` only when it cannot be: it never has a NUL in it.
+/// Formats a record as one C string. NULs and newlines become blanks.
 fn line(record: &Record<'_>, with_level: bool) -> Option<CString> {
     let text = if with_level {
         format!("bmi_mx: {}: {}", level_word(record.level()), record.args())
@@ -199,7 +199,7 @@ fn level_word(level: Level) -> &'static str {
     }
 }
 
-/// The number of lines let through in the running second.
+/// Number of lines passed in the current second.
 struct Budget {
     second: Option<Instant>,
     spent: u32,
@@ -207,7 +207,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// `None`: over the limit. Otherwise how many were dropped since the last one let through.
+    /// Returns the number of lines dropped since the last one passed; `None` above the limit.
     fn admit(&mut self, now: Instant) -> Option<u32> {
         let running = self
             .second

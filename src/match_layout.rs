@@ -4,52 +4,52 @@
 //!    63..60   59..52      51..32        31..0
 //!   +------+----------+-----------+----------------+
 //!   | type |  class   |  peer id  |  BMI tag, or   |   the class is masked out of every match; it is 0
-//!   |      |          |           |  version       |   but in unexpected messages of the stand-alone BMI
+//!   |      |          |           |  version       |   except in unexpected messages of the stand-alone BMI
 //!   +------+----------+-----------+----------------+
 //! ```
 //!
-//! The peer id in a message is the number that the *receiver* gave the sender in the handshake. In
-//! CONN_REQ and CONN_ACK it is the number the receiver is to use from now on.
+//! The peer id in a message is the number that the *receiver* gave the sender in the handshake. In CONN_REQ and
+//! CONN_ACK it is the number that the receiver is to use from then on.
 //!
-//! A refused CONN_REQ is answered with a CONN_ACK whose id is negative (20 bits, two's complement)
-//! and whose version has its highest bit set: a peer that does not implement negative ids sees an
-//! unknown version, and fails the connection too.
+//! A rejected CONN_REQ is answered with a CONN_ACK whose id is negative (20 bits, two's complement) and whose version
+//! has its highest bit set: a peer that does not implement negative ids sees an unknown version, and fails the
+//! connection, too.
 //!
 //! Owns: the layout (docs/hosts.md, Handshake of the C method).
 
 use mx_proto::{MatchBits, MatchMask};
 use std::fmt;
 
-/// The version of the handshake, in the tag of CONN_REQ and CONN_ACK.
+/// Version of the handshake, in the tag of CONN_REQ and CONN_ACK.
 pub const VERSION: u32 = 0x100;
 
-/// The key of every transport connect between methods: "pvfs".
+/// Key of every transport connect between methods: "pvfs".
 pub const KEY: u32 = 0x7076_6673;
 
-/// The largest peer id.
+/// Largest peer id.
 pub const PEER_ID_MAX: u32 = (1 << 20) - 1;
 
-/// The mask for matching receives: everything but the class.
+/// Mask for matching receives: everything but the class.
 pub const MATCH: MatchMask = MatchMask(!(0xff << CLASS_SHIFT));
 
-/// Set in the version of a refusal.
+/// Version bit of a refusal.
 const REFUSED: u32 = 1 << 31;
 
-/// The type of a message. The values are those of the C method.
+/// Types of messages. The values are the C method's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum MessageType {
-    /// Never a message: the completion key of a transport connect made to answer a CONN_REQ.
+    /// Never sent: match bits of the transport connect that the C method makes to answer a CONN_REQ.
     IconAck = 0x9,
-    /// The answer to CONN_REQ.
+    /// Answer to CONN_REQ.
     ConnAck = 0xa,
-    /// Never a message: the completion key of a transport connect of our own.
+    /// Never sent: match bits of this method's own transport connect.
     IconReq = 0xb,
-    /// The first message to a peer: our name and our number for it.
+    /// First message to a peer: this process's name, and its number for the peer.
     ConnReq = 0xc,
-    /// A message the receiver takes with `testunexpected`.
+    /// A message that the receiver takes with `testunexpected`.
     Unexpected = 0xd,
-    /// A message the receiver posts a receive for.
+    /// A message for which the receiver posts a receive.
     Expected = 0xe,
 }
 
@@ -67,15 +67,15 @@ impl MessageType {
     }
 }
 
-/// The reason for refusing a CONN_REQ. The value is the negative id.
+/// Reasons for rejecting a CONN_REQ. The value is the negative id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Refusal {
     /// The versions differ.
     Version = -1,
-    /// The message makes no sense.
+    /// The message is malformed.
     Malformed = -2,
-    /// No peer id or memory left.
+    /// No peer id or memory is left.
     NoRoom = -3,
 }
 
@@ -89,21 +89,21 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Match bits taken apart. Whatever was on the wire, this is some value.
+/// Fields of match bits. Every 64-bit value has some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fields {
-    /// The type; `None` for numbers no method uses.
+    /// Type; `None` for unassigned numbers.
     pub kind: Option<MessageType>,
-    /// The peer id, 20 bits.
+    /// Peer id, 20 bits.
     pub id: u32,
     /// Tag or version.
     pub tag: u32,
-    /// The class of an unexpected message.
+    /// Class of an unexpected message.
     pub class: u8,
 }
 
 impl Fields {
-    /// Takes match bits apart.
+    /// Splits match bits into fields.
     #[inline]
     pub const fn of(bits: MatchBits) -> Self {
         Self {
@@ -114,13 +114,13 @@ impl Fields {
         }
     }
 
-    /// The inbox's turn of an unexpected message: one for each class of each peer, up to that class.
+    /// Returns the inbox turn of an unexpected message: each peer has one for each class up to `class_max`.
     #[inline]
     pub const fn turn(self, class_max: u8) -> u32 {
         turn(self.id, self.class & class_max)
     }
 
-    /// The reason in a CONN_ACK that refuses, as the number it was sent with: `Some` means refused.
+    /// Returns the reason in a CONN_ACK that rejects, as sent; `None` if it accepts.
     pub const fn refusal(self) -> Option<i32> {
         if self.tag & REFUSED == 0 {
             return None;
@@ -130,39 +130,39 @@ impl Fields {
     }
 }
 
-/// The position of the class.
+/// Position of the class.
 const CLASS_SHIFT: u32 = 52;
 
-/// Match bits of that class.
+/// Returns `bits` with the class set.
 #[inline]
 pub const fn with_class(bits: MatchBits, class: u8) -> MatchBits {
     MatchBits(bits.0 | (class as u64) << CLASS_SHIFT)
 }
 
-/// The inbox's turn of a peer's messages of a class.
+/// Returns the inbox turn of a peer's messages of a class.
 #[inline]
 pub const fn turn(id: u32, class: u8) -> u32 {
     (class as u32) << 20 | id & PEER_ID_MAX
 }
 
-/// The peer and the class of a turn.
+/// Returns the peer id and the class of a turn.
 #[inline]
 pub const fn of_turn(turn: u32) -> (u32, u8) {
     (turn & PEER_ID_MAX, (turn >> 20) as u8)
 }
 
-/// All turns of a peer, whose classes go up to that one.
+/// Returns all turns of a peer, for classes up to `class_max`.
 pub fn turns_of(id: u32, class_max: u8) -> impl Iterator<Item = u32> {
     (0..=class_max).map(move |class| turn(id, class))
 }
 
-/// Puts match bits together. Of `id` 20 bits count.
+/// Composes match bits. Uses the low 20 bits of `id`.
 #[inline]
 pub const fn bits(kind: MessageType, id: u32, tag: u32) -> MatchBits {
     MatchBits((kind as u64) << 60 | ((id & PEER_ID_MAX) as u64) << 32 | tag as u64)
 }
 
-/// The bits of a CONN_ACK that refuses.
+/// Returns the match bits of a CONN_ACK that rejects.
 pub const fn refusal_bits(reason: Refusal) -> MatchBits {
     bits(
         MessageType::ConnAck,

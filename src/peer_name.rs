@@ -3,17 +3,16 @@
 //! ```text
 //!   "tcp://a:3334, mx://tcp@oss7.example:0:3\n"
 //!                  |    |   |            | endpoint
-//!                  |    |   host         board (left out: any)
+//!                  |    |   host         board (left out: the first)
 //!                  |    route: the name of a port (left out: the ports choose)
-//!                  the first entry of the list that is ours: `mx://` or `mx-<zone>://`
+//!                  the first entry of the list with `mx://` or `mx-<zone>://`
 //! ```
 //!
-//! A route may also stand at the end, `/tcp`. OrangeFS's clients count the slashes of an address, Mercury
-//! drops what follows the number, and OrangeFS's `bmi_tcp` takes `mx-tcp://` for its own: `tcp@` passes
-//! them all, and is what is printed.
+//! A route may also stand at the end, `/tcp`. OrangeFS's clients count the slashes of an address, Mercury drops all
+//! text after the number, and OrangeFS's `bmi_tcp` takes `mx-tcp://` for its own: `tcp@` passes them all, and is the
+//! form that is printed.
 //!
-//! IPv6 addresses are in brackets. Blanks, newlines and a slash at the end are dropped, as hosts
-//! add them.
+//! IPv6 addresses are in brackets. Blanks, newlines and a slash at the end are dropped, as hosts add them.
 //!
 //! Owns: the syntax and its error messages.
 
@@ -22,11 +21,11 @@ use mx_sys::ports::{self, PORTS};
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// The largest board number: more interfaces than a host can sensibly have.
+/// Largest board number: more interfaces than a machine can sensibly have.
 pub const MAX_BOARD: u32 = 255;
-/// The largest endpoint number: endpoints are TCP ports when they are not small.
+/// Largest endpoint number: endpoints beyond the small ones are TCP ports.
 pub const MAX_ENDPOINT: u32 = 65535;
-/// The longest host name, as in the DNS.
+/// Longest host name, as in the DNS.
 pub const MAX_HOST_LEN: usize = 253;
 
 const TOO_MANY_NUMBERS: &str =
@@ -37,11 +36,11 @@ const TOO_MANY_NUMBERS: &str =
 pub struct PeerName {
     /// Name or address. An IPv6 address has no brackets here.
     pub host: String,
-    /// The interface of the machine. `None`: not given, which is the first one.
+    /// Board number. `None`: not given, which means the first one.
     pub board: Option<u32>,
-    /// The endpoint. `None`: any free one, in an address to listen on.
+    /// Endpoint number. `None`: any free one, in an address to listen on.
     pub endpoint: Option<u32>,
-    /// The port to use; [`Route::AUTO`] when not given.
+    /// Port to use; [`Route::AUTO`] if not given.
     pub route: Route,
 }
 
@@ -63,8 +62,8 @@ impl fmt::Display for PeerName {
     }
 }
 
-/// The first peer of ours in an address string, which may be a list with other methods' addresses.
-/// `Ok(None)` when there is none.
+/// Parses the first `mx://` entry of an address string, which may be a list with other methods' addresses. `Ok(None)`
+/// if there is none.
 pub fn parse(text: &str) -> Result<Option<PeerName>, ParseError> {
     let Some((at, entry)) = first_entry(text) else {
         return Ok(None);
@@ -75,7 +74,7 @@ pub fn parse(text: &str) -> Result<Option<PeerName>, ParseError> {
     })
 }
 
-/// The error of an invalid address, and its position.
+/// Error of an invalid address, and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
     text: String,
@@ -84,7 +83,7 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    /// The byte of the string, from 0, at which it goes wrong.
+    /// Returns the offset in bytes at which the string is invalid.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -103,14 +102,14 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// The error and its byte in the whole string.
+/// Error and its offset in the whole string.
 type Wrong = (String, usize);
 
 fn wrong<T>(at: usize, problem: impl Into<String>) -> Result<T, Wrong> {
     Err((problem.into(), at))
 }
 
-/// The part behind `mx://` of the first entry that has it, and where that part begins.
+/// Returns the part after `mx://` of the first entry that has it, and the offset of that part.
 fn first_entry(text: &str) -> Option<(usize, &str)> {
     let mut at = 0;
     for entry in text.split(is_separator) {
@@ -127,7 +126,7 @@ fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\n' | '\r')
 }
 
-/// The part after `mx://` or `mx-<zone>://`.
+/// Returns the part after `mx://` or `mx-<zone>://`.
 fn after_scheme(entry: &str) -> Option<&str> {
     let rest = entry.strip_prefix("mx")?;
     if let Some(rest) = rest.strip_prefix("://") {
@@ -169,7 +168,7 @@ fn parse_entry(entry: &str, at: usize) -> Result<PeerName, Wrong> {
     })
 }
 
-/// `0:3` or `3` into board and endpoint.
+/// Parses `0:3` or `3` into board and endpoint.
 fn parse_numbers(numbers: &str, at: usize) -> Result<(Option<u32>, Option<u32>), Wrong> {
     let (board, endpoint) = match numbers.split_once(':') {
         None => (None, (numbers, at)),
@@ -198,7 +197,7 @@ fn parse_route(text: &str, at: usize) -> Result<Route, Wrong> {
     }
 }
 
-/// `::1]:0:3` into address and numbers.
+/// Splits `::1]:0:3` into address and numbers.
 fn split_brackets(inner: &str, at: usize) -> Result<(&str, Option<&str>), Wrong> {
     let Some((host, rest)) = inner.split_once(']') else {
         return wrong(at - 1, "'[' without ']'");
@@ -216,7 +215,7 @@ fn split_brackets(inner: &str, at: usize) -> Result<(&str, Option<&str>), Wrong>
     }
 }
 
-/// `oss7:0:3` into name and numbers.
+/// Splits `oss7:0:3` into name and numbers.
 fn split_plain(name: &str, at: usize) -> Result<(&str, Option<&str>), Wrong> {
     let (host, numbers) = match name.split_once(':') {
         Some((host, numbers)) => (host, Some(numbers)),
@@ -248,7 +247,7 @@ fn split_plain(name: &str, at: usize) -> Result<(&str, Option<&str>), Wrong> {
     Ok((host, numbers))
 }
 
-/// Decimal digits and nothing else. A leading 0 is refused: the C method read it as octal.
+/// Parses decimal digits. A leading 0 is rejected: the C method read it as octal.
 fn number(what: &'static str, text: &str, at: usize, max: u32) -> Result<u32, Wrong> {
     if text.is_empty() {
         return wrong(at, format!("no digits in the {what} number"));

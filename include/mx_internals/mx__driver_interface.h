@@ -1,6 +1,6 @@
 /*
- * mx_internals/mx__driver_interface.h - where configure scripts look for mx__get_mapper_state and
- * mx_mapper_state_t. They are in mx_io.h.
+ * mx_internals/mx__driver_interface.h - configure scripts look here for mx__get_mapper_state and
+ * mx_mapper_state_t, which are in mx_io.h.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

@@ -1,5 +1,5 @@
 /*
- * mx_internals/mx__fops.h - where configure scripts look for mx_open_board. It is in mx_io.h.
+ * mx_internals/mx__fops.h - configure scripts look here for mx_open_board, which is in mx_io.h.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

@@ -2,7 +2,7 @@
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libna_plugin_mx.so");
-    // After dlclose, too: threads of the library may still be running then.
+    // Stay loaded after dlclose: threads of the library may still be running.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -1,16 +1,16 @@
-//! Log lines that wait until their thread has given the engine back.
+//! Log lines deferred until their thread has released the engine's lock.
 //!
 //! ```text
 //!   log::warn!(..) --> defer --> line <- line <- line
 //!                                    |
 //!                                    v  at the end of an exported function, and of a round of the helper
-//!                                  flush: the oldest first, each by its own function, which calls the host's
+//!                                  flush: oldest first, each through its own `say`, which calls the host's logger
 //! ```
 //!
-//! The helper leaves the lines of the host's threads to them: a call has said why it failed before it returns.
+//! The helper does not write the lines of the host's threads: a call logs why it failed before it returns.
 //!
-//! Without a lock: a child of `fork` finds it whole. It has the lines that its parent had not said, and says
-//! them, too.
+//! The lists are lock-free, so a child of `fork` finds them consistent. Lines pending at the fork are logged by parent
+//! and child.
 //!
 //! Owns: the lines.
 
@@ -27,13 +27,13 @@ static CALLS: Lines = Lines::new();
 static ROUNDS: Lines = Lines::new();
 
 thread_local! {
-    /// Whether the thread is the helper.
+    /// Whether this thread is the helper.
     static HELPER: Cell<bool> = const { Cell::new(false) };
-    /// Whether the thread is in a logger of the host's.
+    /// Whether this thread is inside the host's logger.
     static SAYS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lines that wait: the latest, which leads to those before.
+/// Pending lines: a linked list, newest first.
 struct Lines(AtomicPtr<Line>);
 
 struct Line {
@@ -43,13 +43,13 @@ struct Line {
     before: *mut Self,
 }
 
-/// Has a line said later, by `say`.
+/// Defers a line that `say` writes later.
 pub fn defer(level: Level, text: CString, say: fn(Level, &CStr)) {
     let lines = if HELPER.get() { &ROUNDS } else { &CALLS };
     lines.put(level, text, say);
 }
 
-/// Says the lines that wait, at the end of a call. Called without the engine's lock.
+/// Writes the pending lines, at the end of a call. The caller does not hold the engine's lock.
 #[inline]
 pub fn flush() {
     if CALLS.wait() || ROUNDS.wait() {
@@ -63,7 +63,7 @@ fn say_both() {
     ROUNDS.say();
 }
 
-/// Says the lines that wait, at the end of a round of the helper, whose thread this is.
+/// Writes the helper's pending lines, at the end of its round. Marks the calling thread as the helper.
 pub fn say_helpers() {
     HELPER.set(true);
     if ROUNDS.wait() {
@@ -84,23 +84,24 @@ impl Lines {
             before: ptr::null_mut(),
         }));
         let put = |latest| {
-            // SAFETY: this thread's, until it is in the list.
+            // SAFETY: `line` belongs to this thread until the exchange succeeds.
             unsafe { (*line).before = latest };
             Some(line)
         };
-        // Nothing fails: a line is always given.
+        // Cannot fail: `put` always returns `Some`.
         let _ = self
             .0
             .fetch_update(Ordering::Release, Ordering::Relaxed, put);
     }
 
-    /// There are some.
+    /// Returns whether lines are pending.
     #[inline]
     fn wait(&self) -> bool {
         !self.0.load(Ordering::Relaxed).is_null()
     }
 
-    /// A logger that calls the library, and so causes lines, does not get them within: their depth would have no end.
+    /// Writes the lines. Lines that the host's logger causes by calling the library stay pending, or the recursion
+    /// would not end.
     #[cold]
     fn say(&self) {
         let _off = CancellationDisabled::new();
@@ -110,7 +111,7 @@ impl Lines {
         let mut latest = self.0.swap(ptr::null_mut(), Ordering::Acquire);
         let mut lines = Vec::new();
         while !latest.is_null() {
-            // SAFETY: from `put`, and taken out of the list by this thread.
+            // SAFETY: `put` made the pointer, and the swap gave this thread the whole list.
             let line = unsafe { Box::from_raw(latest) };
             latest = line.before;
             lines.push(line);

@@ -13,9 +13,9 @@
 //!   +------------------------------------------------------------+
 //! ```
 //!
-//! The protocol is in `mx-proto`, which is pure; the C interfaces are above; sockets and shared
-//! memory are in the ports' crates (`ports/`). This crate has the choice among ports, addresses,
-//! settings, threads and the application's pointers.
+//! The protocol is in `mx-proto`, which does no I/O; the C interfaces are above; sockets and shared memory are in the
+//! ports' crates (`ports/`). This crate has the choice among ports, addresses, settings, threads and the application's
+//! pointers.
 
 pub mod deferred_log;
 mod layout;

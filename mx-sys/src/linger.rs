@@ -1,17 +1,17 @@
-//! Polls a closing endpoint, which has no other thread, for a bounded time.
+//! Polls a closing endpoint that has no thread of its own, for a bounded time.
 //!
 //! ```text
-//!   step() --> None: over      busy: again      idle: sleep until a descriptor is readable, or a moment
+//!   step() --> None: done      busy: again      idle: sleep until a descriptor is readable, at most 2 ms
 //! ```
 
 use mx_proto::port::WakeDescriptors;
 use std::time::{Duration, Instant};
 
-/// The longest sleep, in milliseconds: what has not been armed may not end it.
+/// Longest sleep, in milliseconds. Events of a port that has not been armed do not end the sleep.
 const MOMENT_MS: i32 = 2;
 
-/// Takes steps until one returns `None`, there being nothing left to wait for, or `span` has passed. A step
-/// returns whether anything happened, and the descriptors to sleep on if nothing did.
+/// Calls `step` until it returns `None` (nothing is left to wait for) or `span` has passed. A step returns whether
+/// anything happened, and the descriptors to sleep on if not.
 pub fn linger(span: Duration, mut step: impl FnMut() -> Option<(bool, WakeDescriptors)>) {
     let until = Instant::now() + span;
     while Instant::now() < until {
@@ -29,7 +29,7 @@ fn sleep(descriptors: WakeDescriptors) {
         events: libc::POLLIN,
         revents: 0,
     });
-    // SAFETY: two entries; a negative descriptor is ignored.
+    // SAFETY: `both` has two entries; poll ignores negative descriptors.
     unsafe { libc::poll(both.as_mut_ptr(), 2, MOMENT_MS) };
 }
 

@@ -13,14 +13,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// Reasons why a text in the form of an address is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BadLiteral {
-    /// In brackets stands something else than an IPv6 address.
+    /// The brackets contain something other than an IPv6 address.
     Brackets,
-    /// No host has this address: it stands for all, or for none.
+    /// An unspecified, multicast or broadcast address, which no host has.
     NoHost,
 }
 
-/// The address in `text`; `None` when it can only be a name. Link-local addresses keep their
-/// scope.
+/// Parses an address; `None` if `text` can only be a name. Link-local addresses keep their scope.
 pub(crate) fn parse(text: &str) -> Result<Option<SocketAddr>, BadLiteral> {
     let address = if text.starts_with('[') || text.ends_with(']') {
         let inner = text
@@ -45,7 +44,7 @@ pub(crate) fn parse(text: &str) -> Result<Option<SocketAddr>, BadLiteral> {
     }
 }
 
-/// An address as [`parse`] takes it back and as it stands in `mx://`.
+/// Formats an address as [`parse`] accepts it and as `mx://` contains it.
 pub(crate) fn text(address: SocketAddr) -> String {
     match address {
         SocketAddr::V4(v4) => v4.ip().to_string(),
@@ -56,7 +55,7 @@ pub(crate) fn text(address: SocketAddr) -> String {
     }
 }
 
-/// `::ffff:10.0.0.5` is 10.0.0.5.
+/// Converts an IPv4-mapped IPv6 address (`::ffff:10.0.0.5`) to IPv4; other addresses are returned unchanged.
 pub(crate) fn plain_v4(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
@@ -67,7 +66,7 @@ pub(crate) fn plain_v4(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// `fe80::1%eth0`, `fe80::1%2` or an address without a scope.
+/// Parses an IPv6 address with an optional scope: `fe80::1%eth0` or `fe80::1%2`.
 fn v6(text: &str) -> Option<SocketAddrV6> {
     let (address, scope) = match text.split_once('%') {
         Some((address, scope)) => (address, scope_number(scope)?),

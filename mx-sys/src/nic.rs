@@ -7,16 +7,15 @@
 //!           peers file, resolver           |    --is_local, board_number
 //! ```
 //!
-//! The names of this machine resolve to the id of its first board, or of the one that is given:
-//! `localhost`, `127.0.0.1` and the host name are the same. An address of this machine is its own id, as an
-//! endpoint may listen on that address only ([`listen_address`]). The id of an IPv4 interface contains its
-//! address; that of an IPv6 one is known to a process that has resolved or seen it, or has it in the peers
-//! file.
+//! Names of this machine (`localhost`, `127.0.0.1`, the host name) resolve to the id of its first board, or of the
+//! given board. Another address of this machine has an id of its own, because an endpoint may listen on that address
+//! only ([`listen_address`]). The id of an IPv4 interface contains its address. The address of an IPv6 id is known only
+//! to a process that has resolved it, has seen it connect, or has it in the peers file.
 //!
-//! The list of interfaces is read again whenever it is asked for; while an endpoint is open, when the kernel
-//! says that it has changed.
+//! The list of interfaces is read again on each query; while an endpoint is open, only after the kernel has reported a
+//! change.
 //!
-//! Owns: the process-wide table of names and IPv6 addresses met so far.
+//! Owns: the process-wide table of names and IPv6 addresses seen so far.
 //! Out of scope: endpoints, sockets.
 
 mod error;
@@ -39,24 +38,25 @@ use std::sync::OnceLock;
 pub(crate) use table::Watching;
 use table::{address_in, fresh_table, table};
 
-/// A host that has been found.
+/// A resolved host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resolved {
-    /// Its interface.
+    /// NIC id of the first interface to try.
     pub nic: NicId,
-    /// Another machine's further interfaces, in the order of trial ([`lookup::in_order_of_trial`]).
+    /// Another machine's further interfaces, in the order of trial ([`lookup::in_order_of_trial`]); empty for this
+    /// machine.
     pub others: Vec<NicId>,
-    /// The address that the name stands for, if that is this machine's.
+    /// Address of this machine that the host resolved to; `None` for another machine.
     pub own: Option<IpAddr>,
 }
 
 impl Resolved {
-    /// Whether the host is this machine.
+    /// Returns whether the host is this machine.
     pub fn is_local(&self) -> bool {
         self.own.is_some()
     }
 
-    /// All its interfaces, in the order of trial: at least one, and at most [`ADDRESSES_MAX`].
+    /// Returns all interfaces in the order of trial: between one and [`ADDRESSES_MAX`].
     pub fn nics(self) -> Vec<NicId> {
         let mut nics = self.others;
         nics.insert(0, self.nic);
@@ -64,35 +64,35 @@ impl Resolved {
     }
 }
 
-/// Addresses of one name that are tried: more are hardly those of one machine, and each may be an attempt that goes
-/// on beside the others.
+/// Maximum number of addresses tried for one name. More hardly belong to one machine, and each may become a connection
+/// attempt beside the others.
 pub const ADDRESSES_MAX: usize = 8;
 
-/// An interface that has a name.
+/// An interface with a known name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownPeer {
-    /// Its id.
+    /// NIC id.
     pub nic: NicId,
-    /// Its address.
+    /// IP address.
     pub address: IpAddr,
-    /// The names of its machine; may be empty.
+    /// Names of the machine; may be empty.
     pub names: Vec<String>,
-    /// The interface is one of this machine's.
+    /// Whether the interface belongs to this machine.
     pub is_local: bool,
 }
 
-/// Looks a host up: a name, an IPv4 address, or an IPv6 address with or without brackets.
+/// Resolves a host: a name, an IPv4 address, or an IPv6 address with or without brackets.
 ///
-/// `board` is the interface's number on that host. It is checked when the host is this machine, where it
-/// chooses among the interfaces unless an address does. Another machine's interfaces cannot be seen from
-/// here: a name of several addresses gives the one numbered `board`, and when it has not that many, its
-/// first; the others follow. The peers file is looked at first; then it may ask the network (DNS).
+/// `board` is the interface's number on that host. On this machine it has to exist, and chooses the interface unless
+/// `host` is an address other than 127.0.0.1. On another machine it chooses the first of a name's addresses to try; a
+/// number beyond the last chooses the first address. The peers file is consulted first, then the resolver, which may
+/// use the network (DNS).
 pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError> {
     resolve_again(host, board, None)
 }
 
-/// Resolves the name of a host again that was found at the interface `before`: that is its first as long as one of its
-/// addresses is that, in whichever order the resolver gives them.
+/// Resolves a host again that was found at the interface `before`. The interface stays first as long as it is among the
+/// host's addresses, whatever order the resolver returns.
 pub fn resolve_again(
     host: &str,
     board: Option<u32>,
@@ -117,7 +117,7 @@ pub fn resolve_again(
     let own = addresses.iter().find(|a| table.interfaces.has(a.ip()));
     if own.is_some() || addresses.is_empty() {
         let of_board = table.board_nic(board)?;
-        // A name's loopback address is for the time without a network.
+        // A name's loopback address is meant for times without a network, and chooses no interface.
         let names_board = |ip: IpAddr| {
             let is_usual = if is_name {
                 ip.is_loopback()
@@ -162,7 +162,7 @@ pub fn resolve_again(
     }
     nics.truncate(ADDRESSES_MAX);
     let mut nics = nics.into_iter();
-    // Not empty: an empty list means this machine.
+    // Empty address lists mean this machine and have returned above.
     let Some(nic) = nics.next() else {
         return Err(ResolveError::Unknown {
             host: host.to_owned(),
@@ -176,10 +176,9 @@ pub fn resolve_again(
     })
 }
 
-/// The address for a server that is to be reached at this name's only. It may ask the network (DNS).
-///
-/// The address to listen on: for `localhost` 127.0.0.1; for this machine's name that of the interface numbered `board`, or
-/// the one that the resolver has for it, or that of its first interface.
+/// Returns the address to listen on for a server that is to be reachable at `host` only: 127.0.0.1 for `localhost`; for
+/// this machine's name the interface numbered `board`, else an address that the peers file or the resolver has for the
+/// name, else the first interface. May use the network (DNS).
 pub fn listen_address(host: &str, board: Option<u32>) -> Result<IpAddr, ResolveError> {
     let found = resolve(host, board)?;
     let Some(own) = found.own else {
@@ -198,18 +197,18 @@ pub fn listen_address(host: &str, board: Option<u32>) -> Result<IpAddr, ResolveE
     } else {
         listed
     };
-    // A machine's name is often given a loopback address for the time without a network.
+    // A machine's name often resolves to a loopback address, which peers cannot reach.
     let others = asked.iter().map(SocketAddr::ip);
     let mut others = others.filter(|address| !address.is_loopback() && has(*address));
     Ok(others.next().unwrap_or(own))
 }
 
-/// The id of an address of this machine, which leads back to it from now on.
+/// Returns the NIC id of an address of this machine, and records the address under that id.
 pub(crate) fn remember(own: IpAddr) -> NicId {
     table().remember(SocketAddr::new(own, 0))
 }
 
-/// The id of this machine's first interface, as it was last seen.
+/// Returns the id of this machine's first interface, as of the last [`look_again`].
 pub(crate) fn first() -> NicId {
     let mut table = table();
     let first = table.board_nic(None);
@@ -217,14 +216,14 @@ pub(crate) fn first() -> NicId {
     first.unwrap_or_else(|_| id::of_address(IpAddr::V4(Ipv4Addr::LOCALHOST)))
 }
 
-/// The interface number `board` of this machine, or its first.
+/// Returns interface number `board` of this machine; the first for `None`.
 pub fn own_nic(board: Option<u32>) -> Result<NicId, ResolveError> {
     let mut table = table();
     table.look_again();
     table.board_nic(board)
 }
 
-/// The interfaces of this machine as they are now, by their numbers. There is at least one.
+/// Returns the current interfaces of this machine, by number; at least one.
 pub fn boards() -> Vec<(NicId, Board)> {
     let mut table = table();
     table.look_again();
@@ -233,21 +232,21 @@ pub fn boards() -> Vec<(NicId, Board)> {
     boards.into_iter().map(with_id).collect()
 }
 
-/// The addresses of this machine's interfaces, by their numbers, as of the last [`look_again`].
+/// Returns the addresses of this machine's interfaces, by number, as of the last [`look_again`].
 pub(crate) fn board_addresses() -> Vec<IpAddr> {
     let table = table();
     let boards = table.interfaces.boards().iter();
     boards.map(|board| board.address).collect()
 }
 
-/// The address of an interface.
+/// Returns the address of interface number `board` of this machine, if it exists.
 pub(crate) fn board_address(board: u32) -> Option<IpAddr> {
     let table = table();
     let board = table.interfaces.boards().get(board as usize)?;
     Some(board.address)
 }
 
-/// The interfaces of this machine, as of the last [`look_again`].
+/// Returns the interfaces of this machine, as of the last [`look_again`].
 pub(crate) fn interfaces() -> Interfaces {
     table().interfaces.clone()
 }
@@ -259,60 +258,60 @@ pub fn literal_address(host: &str) -> Option<IpAddr> {
     (!address.is_loopback()).then_some(address)
 }
 
-/// The number of one of this machine's interfaces; `None` for other machines'.
+/// Returns the number of one of this machine's interfaces; `None` for other machines.
 pub fn board_number(nic: NicId) -> Option<u32> {
     table().board_number(nic)
 }
 
-/// All addresses of this machine, those of the loopback included. The kernel is asked once a second at most.
+/// Returns all addresses of this machine, loopback included. The kernel is asked at most once a second.
 pub fn own_addresses() -> Vec<IpAddr> {
     let mut table = table();
     table.look_again();
     table.interfaces.addresses().to_vec()
 }
 
-/// True when `nic` is this machine's.
+/// Returns whether `nic` belongs to this machine.
 pub fn is_local(nic: NicId) -> bool {
     let table = table();
     address_in(&table, nic).is_some_and(|address| table.interfaces.has(address.ip()))
 }
 
-/// True when this machine has that address, or had it at the last [`look_again`].
+/// Returns whether this machine had that address at the last [`look_again`].
 pub fn has(address: IpAddr) -> bool {
     address.is_loopback() || table().interfaces.has(address)
 }
 
-/// True when what comes from there has not left this machine.
+/// Returns whether a packet from `address` comes from this machine.
 pub fn is_source_here(address: SocketAddr) -> bool {
     table().interfaces.is_source_here(address)
 }
 
-/// The address in the id of an IPv4 interface.
+/// Returns the address contained in the id of an IPv4 interface; `None` for an IPv6 one.
 pub fn ipv4(nic: NicId) -> Option<Ipv4Addr> {
     id::v4(nic)
 }
 
-/// The interface's address, as far as it is known.
+/// Returns the interface's address, if known.
 pub fn address(nic: NicId) -> Option<SocketAddr> {
     address_in(&table(), nic)
 }
 
-/// Whether the address is that interface's. An IPv6 address is not proven by its id: in a network
-/// of 2^64 addresses there is one with any given id. So an id belongs to the address that was
-/// resolved or is listed in the peers file; if there is none, to the first one seen.
+/// Returns whether `address` belongs to the interface `nic`. An id does not prove an IPv6 address: in a network of 2^64
+/// addresses there is one with any given id. An id therefore belongs to the address that was resolved or is in the
+/// peers file, else to the first one seen.
 pub fn is_address_of(nic: NicId, address: SocketAddr) -> bool {
     id::of_address(address.ip()) == nic && fresh_table().meet(nic, address)
 }
 
-/// Reads this machine's interfaces again; while there is a [`Watching`] only if the kernel says that they have
-/// changed, or, where it says nothing, once a second at most. Returns how often they have changed so far.
+/// Reads this machine's interfaces again. While a [`Watching`] exists, only if the kernel reports a change, or, where
+/// the kernel reports none, at most once a second. Returns the number of changes so far.
 pub(crate) fn look_again() -> u64 {
     let mut table = table();
     table.look_again();
     table.changes
 }
 
-/// Looks at the interfaces when the kernel has told the caller of a change, perhaps before it tells so here.
+/// Reads the interfaces after the caller has seen a change, which this table's own watch may not have reported yet.
 pub(crate) fn look_at_once() -> u64 {
     let mut table = table();
     table.stale = true;
@@ -320,8 +319,8 @@ pub(crate) fn look_at_once() -> u64 {
     table.changes
 }
 
-/// The TCP addresses of the interface, best first. This machine's own is reached through the
-/// loopback, or at its address when a server listens only there. Empty for an unknown id.
+/// Returns the TCP addresses of an interface, best first. An interface of this machine is reached through the loopback,
+/// or at its address if a server listens only there. Empty for an unknown id.
 pub fn socket_addresses(nic: NicId, port: u16) -> Vec<SocketAddr> {
     let mut table = table();
     let mut known = address_in(&table, nic);
@@ -344,9 +343,8 @@ pub fn socket_addresses(nic: NicId, port: u16) -> Vec<SocketAddr> {
     addresses
 }
 
-/// The name of the interface's host, which [`resolve`] takes back: this machine's name, the name a
-/// host was resolved under or has in the peers file, or else its address. `None` for an id nothing
-/// is known of.
+/// Returns a host name for the interface that [`resolve`] accepts: this machine's name, the name a host was resolved
+/// under or has in the peers file, else its address. `None` for an unknown id.
 pub fn host_name(nic: NicId) -> Option<String> {
     let table = fresh_table();
     let address = address_in(&table, nic)?;
@@ -357,23 +355,23 @@ pub fn host_name(nic: NicId) -> Option<String> {
     Some(named.map_or_else(|| literal::text(address), |(name, _)| name))
 }
 
-/// The hosts that have names: those of the peers file, in its order, then those this process has
+/// Returns the hosts with known names: those of the peers file, in its order, then those that this process has
 /// resolved, by name.
 pub fn known_peers() -> Vec<KnownPeer> {
     fresh_table().known_peers()
 }
 
-/// Names the peers file; `None`: there is none. Until this is called it is what `MX_PEERS` says.
+/// Sets the path of the peers file, or `None` for no file. The initial path comes from `MX_PEERS`.
 pub fn set_peers_file(path: Option<PathBuf>) {
     table().set_file(path);
 }
 
-/// The id of the interface that has this address, if any has.
+/// Returns the NIC id of an interface with this address.
 pub fn id_of_address(address: IpAddr) -> NicId {
     id::of_address(address)
 }
 
-/// The name of this machine (`gethostname`), or `localhost`.
+/// Returns the name of this machine (`gethostname`), or `localhost`.
 pub fn machine_name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -474,7 +472,7 @@ mod tests {
             assert_eq!(host_name(nic).unwrap(), machine_name());
         }
         for (number, (nic, board)) in boards().into_iter().enumerate() {
-            // Its own address chooses, whatever number is asked for.
+            // An address chooses its interface, whatever board number is given.
             let found = resolve(&board.address.to_string(), Some(0)).unwrap();
             assert_eq!(found.nic, nic);
             assert_eq!(board_number(found.nic), Some(number as u32));

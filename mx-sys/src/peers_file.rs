@@ -7,9 +7,9 @@
 //!   2001:db8::8        server8   # no brackets      [..::8]    --> server8
 //! ```
 //!
-//! The format of `/etc/hosts`; it takes precedence over the resolver. A name on several lines has
-//! several addresses, in the order of the lines: its boards. Errors in a line are reported; the
-//! rest of the line and all other lines are used.
+//! The format is that of `/etc/hosts`, and the file takes precedence over the resolver. A name on several lines has
+//! several addresses, in the order of the lines: its boards. Errors in a line are reported; the rest of the line and
+//! all other lines are used.
 //!
 //! Owns: the contents of one file.
 //! Out of scope: files (`reload` reads them), NIC ids, the resolver.
@@ -24,12 +24,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// An interface of a host, as the file has it.
+/// An interface in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its address; the port is 0.
+    /// IP address; the port is 0.
     pub address: SocketAddr,
-    /// Its names, in the order of the file. May be empty.
+    /// Names in the order of the file; may be empty.
     pub names: Vec<String>,
 }
 
@@ -37,32 +37,32 @@ pub struct Peer {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Peers {
     peers: Vec<Peer>,
-    /// Indices in `peers` by name in lower case, in order.
+    /// Indices in `peers` by name in lower case, in the order of the file.
     by_name: HashMap<String, Vec<usize>>,
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// Something in the file that cannot be used.
+/// An invalid line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadLine {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The error.
+    /// Error in the line.
     pub problem: Problem,
 }
 
-/// An error in a line.
+/// Errors in a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Problem {
     /// The line does not begin with the address of a host.
     Address,
-    /// Nothing follows the address.
+    /// No name follows the address.
     NoName,
-    /// A host cannot be called that.
+    /// A word is not a valid host name.
     Name,
 }
 
-/// Says nothing of the line's text: who reads the log may be another one than who may read the file.
+/// Omits the line's text: readers of the log may not be allowed to read the file.
 impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.problem {
@@ -73,8 +73,7 @@ impl fmt::Display for BadLine {
     }
 }
 
-/// Reads the text of a peers file. Every line that is not as it should be is in the second list,
-/// once.
+/// Parses a peers file. The second list has each invalid line once.
 pub fn parse(text: &str) -> (Peers, Vec<BadLine>) {
     let mut peers = Peers::default();
     let mut bad = Vec::new();
@@ -93,12 +92,12 @@ pub fn parse(text: &str) -> (Peers, Vec<BadLine>) {
 }
 
 impl Peers {
-    /// All of them, in the order of the file; lines with the same address are one.
+    /// Returns all hosts in the order of the file; lines with one address are merged.
     pub fn all(&self) -> &[Peer] {
         &self.peers
     }
 
-    /// The addresses of the host called `name`, in the order of the file. Capitals do not matter.
+    /// Returns the addresses of the host called `name`, in the order of the file. Case is ignored.
     pub fn addresses_of(&self, name: &str) -> Vec<SocketAddr> {
         let places = self.by_name.get(&key(name)).map(Vec::as_slice);
         let places = places.unwrap_or_default().iter();
@@ -107,7 +106,7 @@ impl Peers {
             .collect()
     }
 
-    /// The host with this address.
+    /// Returns the host with this address.
     pub fn with_address(&self, address: IpAddr) -> Option<&Peer> {
         self.peers.get(*self.by_address.get(&address)?)
     }
@@ -144,23 +143,23 @@ impl Peers {
     }
 }
 
-/// Names are compared without regard to capitals and to the dot of a complete name.
+/// Returns the key of a name: lower case, without a trailing dot.
 fn key(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Whether a text is a valid host name in `mx://`.
+/// Returns whether a text is a valid host name in `mx://`.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     name.len() <= NAME_MAX
         && name.chars().all(allowed)
         && !name.starts_with('.')
         && !name.contains("..")
-        // It would never be looked up.
+        // A name that parses as an address would never be looked up.
         && literal::parse(name) == Ok(None)
 }
 
-/// As in the DNS.
+/// Longest host name, as in the DNS (RFC 1035).
 const NAME_MAX: usize = 253;
 
 #[cfg(test)]
@@ -227,7 +226,7 @@ mod tests {
             assert_eq!(addresses(&peers, name), [address]);
         }
         assert_eq!(addresses(&peers, &"n".repeat(NAME_MAX)), ["10.0.0.10"]);
-        // Known without a name.
+        // An address without a name is kept.
         assert!(
             peers
                 .with_address("10.0.0.8".parse().unwrap())

@@ -6,9 +6,9 @@
 //!                               '--grow-->
 //! ```
 //!
-//! Whether an address is in it is one comparison, however large it has grown, and its contents
-//! never move. Reserving costs only address space; where that is limited, at most a sixteenth of
-//! the limit is taken. In a process that locks all it maps (`mlockall`), only what is open is locked.
+//! Whether an address lies in the range is one comparison, however large it has grown, and its contents never move.
+//! Reserving costs only address space; where that is limited, at most a sixteenth of the limit is taken. In a process
+//! that locks all it maps (`mlockall`), only the readable part is locked.
 //!
 //! Owns: the address space, for as long as the process lives.
 //! Cost: one system call each time it grows.
@@ -23,27 +23,28 @@ use nix::sys::mman::{
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::ptr::NonNull;
 
-/// A range of addresses that is kept until the process ends, also when this value is dropped.
+/// A range of addresses that is kept until the process ends, even after this value is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     start: NonNull<u8>,
     len: usize,
     open: usize,
-    /// Mark of the process that locks all memory it maps, if it did when it reserved this. Its children lock none.
+    /// Marks the process that locked all memory when it made this reservation, as its children lock none; `None` if it
+    /// did not.
     locked: Option<ForkMark>,
 }
 
-// SAFETY: it stands for its range alone, as a `Box` of bytes would.
+// SAFETY: the value stands for its range alone, as a `Box` of bytes would.
 unsafe impl Send for Reservation {}
 
-/// The smallest useful size.
+/// Smallest useful size, in bytes.
 const LEAST: usize = 1 << 20;
 
-/// Divisor of limited address space: the part that one range may have.
+/// Divisor of limited address space: the share of one range.
 const SHARE: usize = 16;
 
 impl Reservation {
-    /// `most` bytes, or as many as can be had. `None` when there is not even a MiB.
+    /// Reserves `most` bytes, or as many as are available. `None` if less than a MiB is.
     pub fn new(most: usize) -> Option<Self> {
         let limit = address_space_limit().map_or(most, |limit| limit / SHARE);
         let mut len = most.min(limit).next_multiple_of(page_size());
@@ -67,40 +68,40 @@ impl Reservation {
         None
     }
 
-    /// Its beginning, at a page.
+    /// Returns the beginning, at a page boundary.
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Bytes from there on that can be read and written.
+    /// Returns the number of bytes from the beginning that can be read and written.
     #[inline]
     pub fn open(&self) -> usize {
         self.open
     }
 
-    /// Makes `by` bytes more readable and writable, rounded up to pages; they are zero. False, and
-    /// nothing has changed, when there are not so many or no memory.
+    /// Makes `by` more bytes, rounded up to pages, readable and writable; they are zero. Returns false without a change
+    /// if the range or the memory is used up.
     pub fn grow(&mut self, by: usize) -> bool {
         let by = by.next_multiple_of(page_size());
         if by > self.len - self.open {
             return false;
         }
-        // An emulated kernel may refuse to protect nothing.
+        // An emulated kernel may reject an empty `mprotect`.
         if by == 0 {
             return true;
         }
-        // SAFETY: within our own range, from a page's beginning on.
+        // SAFETY: within this range, from the beginning of a page on.
         let start = unsafe { self.start.add(self.open) }.cast();
-        // SAFETY: the same; not accessed yet.
+        // SAFETY: as above; not accessed yet.
         let done = unsafe { mprotect(start, by, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) };
         if done.is_err() {
             return false;
         }
         let locks = self.locked.as_ref().is_some_and(ForkMark::is_mine);
-        // SAFETY: the same.
+        // SAFETY: as above.
         if locks && unsafe { mlock(start, by) }.is_err() {
-            // SAFETY: the same; nothing has been written there.
+            // SAFETY: as above; nothing has been written there.
             let _ = unsafe { mprotect(start, by, ProtFlags::PROT_NONE) };
             unlock(start.cast(), by);
             return false;
@@ -113,26 +114,26 @@ impl Reservation {
 fn map(len: usize) -> Result<NonNull<u8>, Errno> {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
     let len = len.try_into().map_err(|_| Errno::EINVAL)?;
-    // SAFETY: a fresh private mapping wherever the kernel likes.
+    // SAFETY: a fresh private mapping at an address that the kernel chooses.
     let start = unsafe { mmap_anonymous(None, len, ProtFlags::PROT_NONE, flags) };
     start.map(NonNull::cast)
 }
 
-/// Unlocks a range that is not readable, if it is locked: `mlockall(MCL_FUTURE)` counts it as locked memory. Returns
-/// whether it was, which the kernel says by refusing to drop its pages.
+/// Unlocks an unreadable range that `mlockall(MCL_FUTURE)` has counted as locked memory. Returns whether the range was
+/// locked, in which case the kernel refuses to drop its pages.
 fn unlock(start: NonNull<u8>, len: usize) -> bool {
     let start = start.cast();
     // SAFETY: our own range, in which nothing has been written.
     let dropped = unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) };
     let locked = dropped == Err(Errno::EINVAL);
     if locked {
-        // SAFETY: the same.
+        // SAFETY: as above.
         let _ = unsafe { munlock(start, len) };
     }
     locked
 }
 
-/// `RLIMIT_AS`; `None`: no limit.
+/// Returns `RLIMIT_AS` in bytes; `None` if unlimited.
 fn address_space_limit() -> Option<usize> {
     let (soft, _) = getrlimit(Resource::RLIMIT_AS).ok()?;
     (soft != RLIM_INFINITY).then(|| usize::try_from(soft).unwrap_or(usize::MAX))
@@ -181,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Whether `holds` in a child of this process.
+    /// Returns whether `holds` in a child of this process.
     fn child_says(holds: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child asks for address space and leaves by `_exit`.
         let pid = unsafe { libc::fork() };
@@ -197,7 +198,7 @@ mod tests {
         status == 0
     }
 
-    /// KiB that this process has locked.
+    /// Returns the KiB that this process has locked.
     fn locked_kib() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
@@ -214,7 +215,7 @@ mod tests {
             let mut before = Reservation::new(LEAST).unwrap();
             // SAFETY: no pointers.
             if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
-                // Not even a page may be locked here: nothing is locked by a host either.
+                // The limit is 0 here, so no host locks memory either.
                 return getrlimit(Resource::RLIMIT_MEMLOCK) == Ok((0, 0));
             }
             let start = locked_kib();

@@ -20,35 +20,35 @@ use zeroize::Zeroizing;
 /// Legal lengths of a secret, in bytes.
 pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
 
-/// Legal modes of its file.
+/// Legal modes of the file.
 pub const MODES: [u32; 2] = [0o600, 0o400];
 
-/// A secret that cannot be used.
+/// An unusable secret.
 #[derive(Debug)]
 pub struct SecretError {
-    /// The file that was named.
+    /// Path as given.
     pub path: PathBuf,
-    /// The fault.
+    /// Fault of the file.
     pub fault: Fault,
 }
 
-/// A fault of a secret's file.
+/// Faults of a secret's file.
 #[derive(Debug)]
 pub enum Fault {
     /// The file cannot be read.
     System(io::Error),
     /// The file is a link, a directory, a device or the like.
     NotAFile,
-    /// The file has another owner, who can write to it.
+    /// The file belongs to another user, who can write to it.
     Owner {
-        /// The owner.
+        /// User id of the owner.
         found: u32,
-        /// The legal owner, beside root.
+        /// Legal owner, beside root.
         wanted: u32,
     },
     /// The file has a mode other than [`MODES`].
     Mode(u32),
-    /// The file has too few bytes or too many; all that is known of the latter is that there are more.
+    /// The file has too few bytes or too many; in the latter case the number is a lower bound.
     Length(usize),
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for SecretError {
 
 impl std::error::Error for SecretError {}
 
-/// The secret in a file.
+/// Reads the secret in a file.
 pub fn read(path: &Path) -> Result<Secret, SecretError> {
     let me = geteuid().as_raw();
     read_as(path, me).map_err(|fault| SecretError {
@@ -96,8 +96,7 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
 fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
     let file = OpenOptions::new()
         .read(true)
-        // A link is not followed, and a pipe without a writer not waited for; the standard library
-        // adds O_CLOEXEC.
+        // Do not follow links or wait for the writer of a FIFO; the standard library adds O_CLOEXEC.
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
         .map_err(|error| match error.raw_os_error() {
@@ -105,7 +104,7 @@ fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
             Some(libc::EACCES) => denied(path, me, error),
             _ => Fault::System(error),
         })?;
-    // Of what has been opened, whatever stands there by now.
+    // Metadata of the opened file, whatever the path names by now.
     let about = file.metadata().map_err(Fault::System)?;
     if !about.is_file() {
         return Err(Fault::NotAFile);
@@ -120,7 +119,7 @@ fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
     if !MODES.contains(&mode) {
         return Err(Fault::Mode(mode));
     }
-    // With room for all of it: what grew would leave copies behind.
+    // Full capacity from the start: a growing vector would leave copies of the secret in memory.
     let most = LENGTHS.end() + 2;
     let mut bytes = Zeroizing::new(Vec::with_capacity(most));
     let mut front = (&file).take(most as u64);
@@ -135,7 +134,7 @@ fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
     }
 }
 
-/// A file of ours that we may not read has a mode that says so.
+/// Returns the fault of an unreadable file: its mode, if it is ours.
 fn denied(path: &Path, me: u32, error: io::Error) -> Fault {
     match path.symlink_metadata() {
         Ok(about) if about.is_file() && about.uid() == me => Fault::Mode(about.mode() & 0o7777),
@@ -151,7 +150,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A directory that goes with the test.
+    /// A temporary directory, removed on drop.
     struct Place(PathBuf);
 
     impl Place {
@@ -264,7 +263,7 @@ mod tests {
         let place = Place::new();
         let path = place.file(GOOD, 0o600);
         let owner = fs::metadata(&path).unwrap().uid();
-        // Seen with the eyes of another user: whether it is read depends on who has it.
+        // Read as another user: the result depends on the owner.
         match (owner, read_as(&path, owner + 1)) {
             (0, Ok(secret)) => assert!(is(&secret, GOOD)),
             (0, Err(fault)) => panic!("{fault:?}"),
@@ -290,7 +289,7 @@ mod tests {
             "MX_SECRET_FILE=\"/s\": belongs to user 5; it has to belong to root"
         );
         if owner == 0 {
-            // As root we can give it away.
+            // Root can give the file away.
             std::os::unix::fs::chown(&path, Some(65_533), None).unwrap();
             let error = read(&path).unwrap_err();
             assert!(

@@ -1,5 +1,4 @@
-//! Every `MX_` setting: its environment name, default, range and meaning, in one table for both
-//! libraries.
+//! Every `MX_` setting: its environment name, default, range and meaning, in one table for both libraries.
 //!
 //! ```text
 //!                          bmi-mx: Config              myriexpress: Settings
@@ -10,8 +9,7 @@
 //!
 //! `docs/tuning.md` shows the same tables; a test compares them.
 //!
-//! Owns: names, defaults and ranges of the common settings, and their use when an endpoint is
-//! opened.
+//! Owns: names, defaults and ranges of the common settings, and their use when an endpoint is opened.
 
 use crate::progress::Tuning;
 use crate::route::link_origin;
@@ -34,7 +32,7 @@ use std::time::Duration;
 /// Settings of endpoints, their ports and their threads.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The ports to use; an address may say otherwise.
+    /// Port to use; an address may choose another one.
     pub port: Route,
     /// First TCP port of the block for endpoints below 1024.
     pub port_base: u16,
@@ -42,53 +40,54 @@ pub struct Settings {
     pub endpoint: mx_proto::Config,
     /// Whether the time-out of requests applies to unmatched sends, too.
     pub waiting_counts: bool,
-    /// The shared memory of an endpoint's links, and when it is given back.
+    /// Size of the shared memory of an endpoint's links, and when it is freed.
     pub local: LocalOptions,
-    /// The time without a packet after which the kernel takes a TCP peer's machine for dead.
+    /// Time without a packet after which the kernel takes a TCP peer's machine for dead.
     pub tcp_keepalive: Duration,
-    /// Limit of TCP connections for bulk data that a session has; 0: none.
+    /// Maximum number of TCP connections for bulk data per session; 0: none.
     pub tcp_links: u32,
-    /// The time that a blocked test call polls before it sleeps in the kernel.
+    /// Time that a blocked test call polls before it sleeps in the kernel.
     pub spin: Duration,
     /// Whether a helper thread keeps connections moving while the application computes.
     pub helper: bool,
-    /// The only libfabric provider that will do.
+    /// The only libfabric provider to use; `None`: the best one.
     pub provider: Option<String>,
-    /// Options of the rdm port; the dgram port waits for a fabric in the same way.
+    /// Options of the rdm port; `wait` applies to the dgram port over a fabric, too.
     pub rdm: RdmOptions,
     /// Options of the dgram port.
     pub dgram: DgramOptions,
-    /// Harm to what the dgram port receives.
+    /// Faults injected into received datagrams; `None`: none.
     pub dgram_faults: Option<String>,
-    /// The file with names and addresses of hosts, if one is used.
+    /// File with names and addresses of hosts; `None`: none.
     pub peers: Option<PathBuf>,
-    /// The file with the site's secret, if there is one.
+    /// File with the site's secret; `None`: none.
     pub secret_file: Option<PathBuf>,
-    /// [`Route::AUTO`] takes no shared memory on this machine, if either is set.
+    /// [`Route::AUTO`] does not use shared memory if this or `disable_shared` is set.
     pub disable_shmem: bool,
     /// See `disable_shmem`.
     pub disable_shared: bool,
-    /// There is no helper thread, whatever `helper` is.
+    /// Disables the helper thread, whatever `helper` is.
     pub monothread: bool,
-    /// An error ends a program for the MX C API that has set no error handler.
+    /// Whether an error ends an MX program that has set no error handler.
     pub errors_are_fatal: bool,
 }
 
-/// The peers file unless `MX_PEERS` names another.
+/// Default path of the peers file.
 pub const PEERS_FILE: &str = "/etc/mx_peers";
 
-/// The variable that names the peers file.
+/// Variable that names the peers file.
 const PEERS: &str = "MX_PEERS";
 
-/// The variable that names the file with the site's secret.
+/// Variable that names the file with the site's secret.
 const SECRET: &str = "MX_SECRET_FILE";
 
-/// A value of the environment. A value that is not UTF-8 is refused by the parser, not ignored.
+/// Returns a value of the environment. Invalid UTF-8 is converted lossily, for the parser to reject.
 pub fn environment(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Returns the value of a variable that is no row; `None` in an elevated process, whose caller does not decide it.
+/// Returns the value of a variable outside the tables of settings; `None` in an elevated process, which does not trust
+/// its caller.
 pub fn trusted_environment(name: &str) -> Option<String> {
     (!is_elevated()).then(|| environment(name)).flatten()
 }
@@ -97,8 +96,7 @@ pub fn trusted_environment(name: &str) -> Option<String> {
 /// programs. [`unused`] does not report them as unknown; in an elevated process it reports them as ignored.
 pub const OTHERS: [&str; 4] = ["MX_LOG", "BMI_MX_LOG", "MX_LIBFABRIC", "BMI_MX_LIBRARY"];
 
-/// Variables of MX 1.2 that have no effect here: what they change, this library does not have. MPI
-/// libraries set some of them before `mx_init`.
+/// Variables of MX 1.2 for features that this library does not have. Some MPI libraries set them before `mx_init`.
 pub const MX_WITHOUT_EFFECT: [&str; 11] = [
     "MX_BONDING",
     "MX_CSUM",
@@ -113,8 +111,8 @@ pub const MX_WITHOUT_EFFECT: [&str; 11] = [
     "MX_ZOMBIE_SEND",
 ];
 
-/// Lists the variables among `names` that begin as settings do, with one of `prefixes`, and are none of `rows`; in an
-/// elevated process also the [`OTHERS`], which it ignores.
+/// Lists the variables among `names` that begin with one of `prefixes` and are in no table; in an elevated process also
+/// the [`OTHERS`], which it ignores.
 pub fn unused<'a, S: 'static>(
     rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
     prefixes: &[&str],
@@ -123,7 +121,7 @@ pub fn unused<'a, S: 'static>(
     unused_as(is_elevated(), rows, prefixes, names)
 }
 
-/// [`unused`], for a process that is `elevated` or is not.
+/// Implements [`unused`] for an `elevated` or an ordinary process.
 fn unused_as<'a, S: 'static>(
     elevated: bool,
     rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
@@ -154,13 +152,13 @@ fn unused_as<'a, S: 'static>(
     names.into_iter().map(refused).collect()
 }
 
-/// The names of all variables of the environment.
+/// Returns the names of all variables of the environment.
 pub fn variables() -> impl Iterator<Item = String> {
     std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
-/// The rows that both libraries have, in the order of the documentation, for any settings that
-/// contain [`Settings`].
+/// Returns the rows that both libraries have, in the order of the documentation, for settings that contain
+/// [`Settings`].
 pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunable<S>] {
     const {
         &tunables! {
@@ -259,8 +257,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
 choice!(BackendChoice: Auto, Udp, Fabric);
 choice!(Wait: Fd, Poll);
 
-/// The rows that only programs for the MX C API have. They set variables for themselves that other
-/// users of this host's ports must not obey.
+/// Rows that only programs for the MX C API have. Such programs set variables for themselves that other users of this
+/// machine's ports must not obey.
 pub static MX_ROWS: &[Tunable<Settings>] = &tunables! {
     "MX_DISABLE_SHMEM", ValueKind::Switch, (disable_shmem),
         "`MX_PORT=auto` does not use shared memory; peers may use it to connect";
@@ -273,7 +271,7 @@ pub static MX_ROWS: &[Tunable<Settings>] = &tunables! {
 };
 
 impl Default for Settings {
-    /// The defaults of the method of file systems.
+    /// Returns the defaults of the method of file systems.
     fn default() -> Self {
         Self {
             port: Route::AUTO,
@@ -283,7 +281,7 @@ impl Default for Settings {
                 supply: reserve::SUPPLY,
                 ..mx_proto::Config::default()
             },
-            // A server may take its time as long as it lives.
+            // A live server may take any time to match a send.
             waiting_counts: false,
             local: LocalOptions::default(),
             tcp_keepalive: Duration::from_secs(20),
@@ -317,21 +315,20 @@ impl AsMut<Self> for Settings {
 }
 
 impl Settings {
-    /// The defaults of programs for the MX C API. Their requests have no time-out until they set
-    /// one.
+    /// Returns the defaults of MX programs, whose requests have no time-out until the program sets one.
     pub fn for_mx() -> Self {
         Self {
             endpoint: mx_proto::Config {
                 request_timeout: None,
                 peer_timeout: None,
-                // MX's limit for what goes at once. Two programs that each send 32 KiB, wait for that and then receive must not wait
-                // for each other, whatever has been taken and not been told meanwhile.
+                // MX's limit of eager messages. Two programs that each send 32 KiB, wait for completion and then
+                // receive must not wait for each other, even if credits that were freed have not been announced yet.
                 first_credits: 4 * mx_proto::flow::FIRST,
                 eager_max: 32 << 10,
                 copies: usize::MAX,
-                // Sends to one peer complete in order while it lends what they need.
+                // Sends to one peer complete in order while the peer lends the credits.
                 ask_before_announcing: true,
-                // Messages, as many as eight peers may leave here.
+                // In messages: as many as eight peers may leave here.
                 keep_tombstones: 4096,
                 connect_again: true,
                 ..Self::default().endpoint
@@ -341,7 +338,7 @@ impl Settings {
         }
     }
 
-    /// The defaults of a plugin of Mercury, whose peers may reach registered memory.
+    /// Returns the defaults of a Mercury plugin, whose peers may access registered memory.
     pub fn for_na() -> Self {
         Self {
             endpoint: mx_proto::Config {
@@ -359,12 +356,12 @@ impl Settings {
         }
     }
 
-    /// [`for_mx`](Self::for_mx) with what `environment` says, and what of it was refused.
+    /// Returns [`for_mx`](Self::for_mx) modified by `environment`, and the rejected values.
     pub fn load(environment: impl Fn(&str) -> Option<String>) -> (Self, Vec<Refused>) {
         Self::for_mx().load_into(Self::mx_rows(), environment)
     }
 
-    /// Returns these settings with what `environment` says of `rows`, and what of it was refused.
+    /// Applies `environment` to `rows`. Returns the settings and the rejected values.
     fn load_into(
         mut self,
         rows: impl Iterator<Item = &'static Tunable<Self>> + Clone,
@@ -375,7 +372,8 @@ impl Settings {
         (self, refused)
     }
 
-    /// [`for_na`](Self::for_na) with the environment of this process, and what in it is no setting.
+    /// Returns [`for_na`](Self::for_na) modified by this process's environment, and the rejected values and unknown
+    /// variables.
     pub fn of_na() -> (Self, Vec<Refused>) {
         let rows = rows::<Self>();
         let (settings, mut refused) = Self::for_na().load_into(rows.iter(), environment);
@@ -383,15 +381,15 @@ impl Settings {
         (settings, refused)
     }
 
-    /// [`load`](Self::load) from the environment of this process, and what in it is no setting.
+    /// Calls [`load`](Self::load) with this process's environment. Returns unknown variables, too.
     pub fn of_process() -> (Self, Vec<Refused>) {
         let (settings, mut refused) = Self::load(environment);
         refused.extend(unused(Self::mx_rows(), &["MX_"], variables()));
         (settings, refused)
     }
 
-    /// A path that was refused is no reason to do without a secret: nothing is opened with it. The path that an elevated
-    /// process ignores is none; the host may have named another file.
+    /// Keeps a rejected path as the secret file, so that opening an endpoint fails instead of doing without a secret.
+    /// Exception: an elevated process ignores the path if the host has named another file.
     pub fn keep_secret(&mut self, refused: &[Refused]) {
         let needs_secret = |refused: &&Refused| {
             let ignored = matches!(refused.reason, Reason::Elevated);
@@ -402,12 +400,12 @@ impl Settings {
         }
     }
 
-    /// All rows for [`load`](Self::load), in the order of the documentation.
+    /// Returns all rows for [`load`](Self::load), in the order of the documentation.
     pub fn mx_rows() -> impl Iterator<Item = &'static Tunable<Self>> + Clone {
         rows().iter().chain(MX_ROWS)
     }
 
-    /// Options for opening `endpoint`, on the first board.
+    /// Returns options for opening `endpoint` on the first board.
     pub fn open_options(&self, endpoint: EndpointChoice) -> OpenOptions {
         OpenOptions {
             policy: self.port,
@@ -418,7 +416,7 @@ impl Settings {
             },
             dgram: DgramOptions {
                 reliable: self.reliable_config(),
-                // The table lets nothing else through.
+                // The table accepts only valid plans.
                 faults: self.dgram_faults.as_deref().and_then(FaultPlan::parse),
                 provider: self.provider.clone(),
                 wait: self.rdm.wait,
@@ -430,31 +428,31 @@ impl Settings {
             tcp_links: self.tcp_links,
             tcp_kept_bytes: self.endpoint.unexpected_bytes / 32,
             secret_file: self.secret_file.clone(),
-            // The table lets no other base through.
+            // The table accepts only valid bases.
             ports: PortMap::new(self.port_base).unwrap_or_default(),
             ..OpenOptions::new(endpoint)
         }
     }
 
-    /// Settings derived from others.
+    /// Returns the datagram port's settings, with those derived from others.
     fn reliable_config(&self) -> ReliableConfig {
         let usual = self.dgram.reliable;
         ReliableConfig {
-            // A silent peer is asked some times before it is given up.
+            // Several keep-alives fit into the time after which a silent peer is given up.
             keepalive: usual.keepalive.min(usual.give_up / 4),
             max_links: self.endpoint.max_remotes,
             ..usual
         }
     }
 
-    /// The settings of waiting.
+    /// Returns the settings of waiting threads.
     pub fn tuning(&self) -> Tuning {
         Tuning { spin: self.spin }
     }
 }
 
-/// The peers file of a process that has not loaded its settings yet. A value that would be refused
-/// is left to [`tunable::load`] to complain about.
+/// Returns the path of the peers file for a process that has not loaded its settings yet. [`tunable::load`] reports an
+/// invalid value later.
 pub fn peers_file(environment: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let only_it = |name: &str| environment(name).filter(|_| name == PEERS);
     Settings::load(only_it).0.peers
@@ -577,7 +575,7 @@ mod tests {
         let mut mx = Settings::for_mx();
         assert_eq!(mx.endpoint.request_timeout, None);
         assert_eq!(mx.endpoint.peer_timeout, None);
-        // A send of 32 KiB stands for itself even when all but one byte of another is taken up.
+        // A send of 32 KiB needs no other credits, even if all but one byte of another such send is taken up.
         let largest = mx_proto::flow::cost(mx.endpoint.eager_max as u32);
         assert!(u32::from(mx.endpoint.first_credits) >= 2 * largest);
         assert!(mx.endpoint.keep_tombstones > 0 && mx.endpoint.connect_again);

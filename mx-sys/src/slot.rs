@@ -1,5 +1,4 @@
-//! A slot for one endpoint at a time, behind its lock, with what surrounds it: the thread that looks after
-//! it, the page that tools look at.
+//! A slot for one endpoint at a time, behind its lock, with the endpoint's helper thread and its published page.
 //!
 //! ```text
 //!   Shared<Slot>:   empty --put--> endpoint --take--> empty
@@ -10,7 +9,7 @@
 //!                                     `------- no call: nothing happens
 //! ```
 //!
-//! Owns: the owner of the ports over a fork, what becomes of the parent's.
+//! Owns: the record of who owns the ports after a fork, the end of the parent's operations.
 //! Out of scope: the lock, waiting ([`Shared`]), the calls of an engine.
 
 use crate::clock::MonotonicClock;
@@ -32,17 +31,17 @@ use std::sync::Arc;
 
 /// An endpoint over a machine's ports, with its owner.
 pub trait Engine: Sized + Send + 'static {
-    /// The library, as its page names it.
+    /// Name of the library on the published page.
     const LIBRARY: &'static str;
-    /// The endpoint's owner.
+    /// Owner type of the endpoint.
     type Owner: Owner<Memory = UserMemory>;
-    /// A state of the slot that outlives its engines.
+    /// State of the slot that outlives its engines.
     type PersistentState: Send;
 
-    /// The endpoint.
+    /// Returns the endpoint.
     fn endpoint(&self) -> &Endpoint<HostPorts, MonotonicClock, Self::Owner>;
 
-    /// The endpoint, to arm and disarm it and to reach its port.
+    /// Returns the endpoint, to arm and disarm it and to reach its port.
     fn endpoint_mut(&mut self) -> &mut Endpoint<HostPorts, MonotonicClock, Self::Owner>;
 
     /// See [`Progress::progress`].
@@ -51,27 +50,27 @@ pub trait Engine: Sized + Send + 'static {
     /// See [`Progress::take_produced`].
     fn take_produced(&mut self) -> Interest;
 
-    /// Whether nothing may be taken in at present: then threads sleep without the ports, until who ends that wakes them or a
-    /// [keep-alive](mx_proto::port::LinkControl::keep_alive) is due.
+    /// Returns whether nothing may be received at present. If so, threads sleep without the ports until the thread that
+    /// ends the halt wakes them, or a [keep-alive](mx_proto::port::LinkControl::keep_alive) is due.
     fn is_halted(&self) -> bool {
         false
     }
 
-    /// The figures of a method, if it is one.
+    /// Returns the counters of a method; `None` if the engine is none.
     fn gauges(&self) -> Option<MethodGauges> {
         None
     }
 
-    /// The engine has left its slot.
+    /// Called when the engine leaves its slot.
     fn on_taken(&mut self, beside: &mut Self::PersistentState);
 
-    /// In a child of `fork`, right after it: the threads beside this one do not exist here.
+    /// Called in a child right after `fork`: the other threads do not exist there.
     fn forget_threads(slot: &mut Slot<Self>);
 
-    /// In a child of `fork`: ends what is the parent's. Until [`Engine::reopen`] nothing may be posted.
+    /// Called in a child of `fork`: ends the parent's operations. Nothing may be posted until [`Engine::reopen`].
     fn inherit(&mut self);
 
-    /// Goes on over these ports, opened on the board of that number if one was asked for. Those of before come back.
+    /// Continues over new ports, opened on board `board` if one was asked for. Returns the old ports.
     fn reopen(
         &mut self,
         board: Option<u32>,
@@ -80,7 +79,7 @@ pub trait Engine: Sized + Send + 'static {
         ports: HostPorts,
     ) -> HostPorts;
 
-    /// Drops everything but the ports, which stay in memory as they are.
+    /// Drops everything but the ports, which are leaked.
     fn leave_port(self);
 
     /// See [`Progress::give_back_due`].
@@ -95,61 +94,61 @@ pub trait Engine: Sized + Send + 'static {
 /// The state behind the lock.
 pub struct Slot<E: Engine> {
     open: Option<Open<E>>,
-    /// Counts the endpoints that were here: a thread that waits for one must not go on with the next.
+    /// Number of endpoints so far: a thread that waits for one must not continue with the next.
     generation: u32,
-    /// An endpoint has just left: all waiting threads must wake.
+    /// Whether an endpoint has just left, so that all waiting threads must wake.
     ended: bool,
     ports: Ports,
-    /// The state that outlives engines.
+    /// State that outlives engines.
     pub persistent: E::PersistentState,
 }
 
 /// An endpoint in its slot.
 pub struct Open<E: Engine> {
-    /// By itself in memory: this value is moved on callers' stacks, which may be small.
+    /// Boxed: this value is moved on callers' stacks, which may be small.
     pub engine: Box<E>,
-    /// The number of its board.
+    /// Number of the endpoint's board.
     pub board: u32,
     helper: Option<Helper<Slot<E>>>,
     publisher: Publisher,
     reopen_options: ReopenOptions,
 }
 
-/// Is it time to [show](Slot::publish) what has been counted?
+/// Returns whether [`Slot::publish`] is due.
 #[inline]
 pub fn is_to_be_shown(engine: &impl Engine) -> bool {
     let endpoint = engine.endpoint();
     endpoint.looked_around() && Publisher::is_due(endpoint.port().turn())
 }
 
-/// The owner of the ports of an endpoint.
+/// Owner of an endpoint's ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ports {
-    /// The slot is this process's.
+    /// The current process.
     Own,
-    /// The process that this one was forked from. They must not be used, and what is under way is over.
+    /// The parent of this forked process. The ports must not be used, and operations in progress are lost.
     Parents,
-    /// The parent's endpoint, and everything that was under way has ended.
+    /// No process: the parent's operations have ended, and the ports are not reopened yet.
     Missing,
-    /// No process: the host has closed their descriptors. Everything that was under way has ended.
+    /// No process: the host has closed the descriptors, and all operations have ended.
     Lost,
 }
 
-/// Why there is no endpoint.
+/// Reasons why there is no endpoint.
 #[derive(Debug)]
 pub enum SlotError {
-    /// Ports cannot be opened.
+    /// The ports cannot be opened.
     Ports(OpenError),
-    /// There are no random numbers.
+    /// The kernel has no random numbers.
     Random(io::Error),
-    /// There are no descriptors to wake threads with.
+    /// No descriptors are left for doorbells.
     Doorbells(io::Error),
-    /// There is no helper thread.
+    /// The helper thread cannot be started.
     Helper(io::Error),
 }
 
 impl<E: Engine> Slot<E> {
-    /// An empty one.
+    /// Makes an empty slot.
     pub fn new(beside: E::PersistentState) -> Self {
         Self {
             open: None,
@@ -160,13 +159,13 @@ impl<E: Engine> Slot<E> {
         }
     }
 
-    /// The number of the endpoint that is here, or was last.
+    /// Returns the number of the current endpoint, or of the last one.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Takes in an endpoint, with the next number.
+    /// Stores an endpoint, with the next number.
     pub fn put(&mut self, open: Open<E>) {
         debug_assert!(self.open.is_none());
         self.generation = self.generation.wrapping_add(1);
@@ -174,8 +173,8 @@ impl<E: Engine> Slot<E> {
         self.publish();
     }
 
-    /// Takes the endpoint out. If the host has closed its descriptors ([`Guard::check_lost`]), its ports are to be left
-    /// as they are ([`Engine::leave_port`]).
+    /// Removes the endpoint. If the host has closed its descriptors ([`Guard::check_lost`]), the caller must leak the
+    /// ports ([`Engine::leave_port`]).
     pub fn take(&mut self) -> Option<Open<E>> {
         let mut open = self.open.take()?;
         open.engine.on_taken(&mut self.persistent);
@@ -186,26 +185,26 @@ impl<E: Engine> Slot<E> {
         Some(open)
     }
 
-    /// The endpoint that is here.
+    /// Returns the endpoint.
     #[inline]
     pub fn open(&self) -> Option<&Open<E>> {
         self.open.as_ref()
     }
 
-    /// Its engine.
+    /// Returns the endpoint's engine.
     #[inline]
     pub fn engine(&mut self) -> Option<&mut E> {
         self.open.as_mut().map(|open| &mut *open.engine)
     }
 
-    /// Its engine, and the state beside it.
+    /// Returns the engine and the persistent state.
     #[inline]
     pub fn parts(&mut self) -> (Option<&mut E>, &mut E::PersistentState) {
         let engine = self.open.as_mut().map(|open| &mut *open.engine);
         (engine, &mut self.persistent)
     }
 
-    /// Shows tools what has been counted. Its time is when [`is_to_be_shown`] says so, which is also when the ports
+    /// Publishes the counters for tools. Called when [`is_to_be_shown`] says so, and so also notices that the ports
     /// have found their descriptors closed.
     #[cold]
     pub fn publish(&mut self) {
@@ -223,19 +222,19 @@ impl<E: Engine> Slot<E> {
         }
     }
 
-    /// There is an endpoint whose ports are this process's.
+    /// Returns whether there is an endpoint whose ports this process owns.
     fn is_used(&self) -> bool {
         self.open.is_some() && self.ports == Ports::Own
     }
 
-    /// Whether the host has closed descriptors of the endpoint that is here. Completions can still be taken; nothing
+    /// Returns whether the host has closed descriptors of the endpoint. Completions can still be collected; nothing
     /// else will happen.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.ports == Ports::Lost
     }
 
-    /// Ends everything without the ports, whose descriptors the host has closed.
+    /// Ends all operations without using the ports, whose descriptors the host has closed.
     #[cold]
     fn lose(&mut self) {
         if !self.is_used() {
@@ -255,7 +254,7 @@ impl<E: Engine> Slot<E> {
         );
     }
 
-    /// In a child of `fork`: ends what is the parent's. There are ports again after [`Self::open_anew`].
+    /// In a child of `fork`: ends the parent's operations. The ports return with [`Self::open_anew`].
     #[cold]
     pub fn take_over(&mut self) {
         if self.ports == Ports::Parents {
@@ -266,15 +265,15 @@ impl<E: Engine> Slot<E> {
         }
     }
 
-    /// In a child of `fork`: opens the ports of the endpoint anew, if there is one, and the slot is this
-    /// process's. `shared`: where it is.
+    /// In a child of `fork`: reopens the ports of the endpoint, if there is one, and claims the slot for this process.
+    /// `shared`: the slot's lock.
     #[cold]
     pub fn open_anew(
         slot: &mut Guard<'_, Self>,
         shared: &Arc<Shared<Self>>,
     ) -> Result<(), SlotError> {
         if shared.is_mine() {
-            // Another thread was faster.
+            // Another thread has reopened them.
             return Ok(());
         }
         slot.take_over();
@@ -283,7 +282,7 @@ impl<E: Engine> Slot<E> {
         }
         if let Some(open) = &mut slot.open {
             reserve::fill();
-            // Any call may come to this, on a stack that is too small for opening ports.
+            // Any call may get here, on a stack that is too small for opening ports.
             thread::apart("mx-open", || open.reopen(shared))?;
             slot.publish();
         }
@@ -291,8 +290,8 @@ impl<E: Engine> Slot<E> {
         Ok(())
     }
 
-    /// In a child of `fork`: without the endpoint that it has from its parent, the slot is this process's. Returns
-    /// whether there was one.
+    /// In a child of `fork`: drops the parent's endpoint and claims the slot for this process. Returns whether there
+    /// was an endpoint.
     #[cold]
     pub fn drop_inherited(&mut self, shared: &Shared<Self>) -> bool {
         self.take_over();
@@ -305,7 +304,7 @@ impl<E: Engine> Slot<E> {
         there
     }
 
-    /// From now on this process's calls go straight to the engine.
+    /// Lets this process's calls use the engine directly.
     fn claim(&mut self, shared: &Shared<Self>) {
         self.ports = Ports::Own;
         shared.claim();
@@ -313,7 +312,7 @@ impl<E: Engine> Slot<E> {
 }
 
 impl<E: Engine> Open<E> {
-    /// An engine and what surrounds it; it is opened anew like this. Waiting threads are tuned already.
+    /// Makes an engine's helper and page. The settings of waiting threads are applied already.
     pub fn new(
         engine: Box<E>,
         reopen_options: ReopenOptions,
@@ -348,13 +347,13 @@ impl<E: Engine> Open<E> {
         Ok(())
     }
 
-    /// The figures now.
+    /// Returns the current counters.
     pub fn sample(&self, waits: WaitStats) -> Sample<'_> {
         sample(&*self.engine, waits)
     }
 
-    /// Takes the engine out and drops the rest: ends the helper thread, waiting up to two seconds for it, and
-    /// closes the page that tools read. The caller must not hold the slot's lock, which the thread takes to end.
+    /// Returns the engine and drops the rest: ends the helper thread, waiting up to two seconds, and closes the
+    /// published page. The caller must not hold the slot's lock, which the helper takes to end.
     pub fn into_engine(self) -> Box<E> {
         self.engine
     }
@@ -367,7 +366,7 @@ impl<E: Engine> Open<E> {
         self.surround(&identity, shared)?;
         let board = anew.board();
         let parents = self.engine.reopen(board, config, identity, *ports);
-        // Not ours to close, not even in order.
+        // The descriptors belong to the parent's ports and must not be closed here.
         let _ = ManuallyDrop::new(parents);
         self.reopen_options = anew.opened();
         Ok(())
@@ -503,7 +502,7 @@ impl<E: Engine> Progress for Slot<E> {
     fn in_child(&mut self) {
         self.ports = Ports::Parents;
         if let Some(open) = &mut self.open {
-            // The thread does not exist here, nor does the page; neither is to be dropped here.
+            // Neither the thread nor the page exists in the child, and neither may be dropped here.
             let helper = ManuallyDrop::new(open.helper.take());
             let publisher = mem::replace(&mut open.publisher, Publisher::silent());
             let _ = (helper, ManuallyDrop::new(publisher));
@@ -600,7 +599,7 @@ mod tests {
         let mut slot = shared.lock();
         slot.put(open);
         let awake = slot.descriptors();
-        // The ports have not been looked at since they were opened.
+        // The ports have not been polled since they were opened.
         assert!(awake.data.is_some() && !slot.arm());
         slot.engine().unwrap().halted = true;
         assert!(slot.arm());

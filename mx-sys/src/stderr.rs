@@ -1,17 +1,17 @@
-//! Log lines on stderr, which is the host's.
+//! Log lines on stderr, which belongs to the host.
 //!
 //! ```text
 //!   record --> filter --> one line of at most PIPE_BUF bytes
 //!                           |   stderr is
 //!                           |     a socket        send, MSG_DONTWAIT
 //!                           |     a file          write
-//!                           |     a pipe, a tty   opened once more, with O_NONBLOCK: the host's descriptor
-//!                           v                     stays as it is. Where it cannot be: poll, write
-//!                  written, or counted; the next line that goes says how many did not
+//!                           |     a pipe, a tty   opened again, with O_NONBLOCK: the host's descriptor stays
+//!                           v                     unchanged. If that fails: poll, write
+//!                  written, or counted; the next line written reports how many were lost
 //! ```
 //!
-//! No line ends, stops or delays its thread: signals are blocked meanwhile, and those of the write itself are
-//! taken away again. Nothing here takes a lock or allocates, so that a child of `fork` and a process without
+//! No line ends, stops or delays its thread: signals are blocked meanwhile, and those that the write raises are
+//! consumed. Nothing here takes a lock, and no memory is required, so that a child of `fork` and a process without
 //! memory can log.
 //!
 //! Owns: the number of lost lines.
@@ -35,9 +35,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Lines that could not be written, or not as a whole.
+/// Number of lines not written, or not completely.
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// The last one has no end.
+/// Whether the last line was written without its end.
 static TORN: AtomicBool = AtomicBool::new(false);
 
 /// A logger to stderr.
@@ -47,8 +47,8 @@ pub struct StderrLogger {
 }
 
 impl StderrLogger {
-    /// Lets through what the directives name, as in `info,mx_proto=trace`. What is none is left out, with a
-    /// warning.
+    /// Makes a logger that passes what the directives name, as in `info,mx_proto=trace`. An invalid directive is
+    /// ignored with a warning.
     pub fn new(directives: &str) -> Self {
         let mut good = Vec::new();
         for directive in directives.split(',') {
@@ -65,8 +65,8 @@ impl StderrLogger {
         }
     }
 
-    /// Has log lines of this library go to stderr: warnings, or what `MX_LOG` asks for at the first call. In a Rust program
-    /// that has a logger of its own, that one stays.
+    /// Sends the library's log lines to stderr: warnings, or the levels in `MX_LOG` at the first call. Does nothing in
+    /// a Rust program that has set a logger.
     pub fn start() {
         static LOGGER: OnceLock<StderrLogger> = OnceLock::new();
         let logger = LOGGER.get_or_init(|| {
@@ -78,21 +78,21 @@ impl StderrLogger {
         }
     }
 
-    /// The highest level that is let through.
+    /// Returns the highest level that passes.
     pub fn filter(&self) -> LevelFilter {
         self.filter.filter()
     }
 }
 
-/// Has panics of this library's code say a line here; Rust's own hook would wait at a full pipe. A Rust program's hook
-/// is its own, a library's is not seen by others.
+/// Reports panics of this library's code as log lines; Rust's own hook would block on a full pipe. A Rust program's
+/// hook is not affected: the library has its own copy of the standard library.
 pub fn take_panics() {
     std::panic::set_hook(Box::new(|panic| {
         say(Level::Error, module_path!(), &format_args!("{panic}"));
     }));
 }
 
-/// Whether `env_logger` knows it; what it does not, it says on stderr as it likes.
+/// Returns whether `env_logger` accepts a directive; it would report others on stderr itself.
 fn is_directive(text: &str) -> bool {
     let name = |name: &str| !name.contains(['=', '/']);
     match text.split_once('=') {
@@ -115,16 +115,16 @@ impl Log for StderrLogger {
     fn flush(&self) {}
 }
 
-/// Writes a line of the log, or counts it.
+/// Writes a line of the log, or counts it as lost.
 fn say(level: Level, target: &str, args: &Arguments<'_>) {
     say_text(&format_args!("[{} {level:<5} {target}] {args}", Utc::now()));
 }
 
-/// Writes a line, or counts it.
+/// Writes a line, or counts it as lost.
 #[cold]
 #[inline(never)]
 pub fn say_text(text: &Arguments<'_>) {
-    // Not on the stack, which may be small and is deepest where something fails. Without memory a line is short.
+    // On the heap: the stack may be small, and is deepest where something fails. Without memory the line is truncated.
     let (mut long, mut short) = (Vec::new(), [b'\n'; SHORT]);
     let bytes = match long.try_reserve_exact(libc::PIPE_BUF) {
         Ok(()) => {
@@ -135,7 +135,7 @@ pub fn say_text(text: &Arguments<'_>) {
     };
     let line = Line::new(bytes, text);
     let _off = CancellationDisabled::new();
-    // A stop by SIGTTOU as well, and handlers.
+    // Also SIGTTOU, which would stop the process, and handlers.
     let _signals = SignalsBlocked::new();
     let lost = LOST.swap(0, Ordering::Relaxed);
     if lost > 0 && !put_lost(lost) {
@@ -145,14 +145,14 @@ pub fn say_text(text: &Arguments<'_>) {
     }
 }
 
-/// Says how many lines are lost.
+/// Reports how many lines were lost.
 fn put_lost(lost: u64) -> bool {
     let (time, level, target) = (Utc::now(), Level::Warn, module_path!());
     let note = format_args!("[{time} {level:<5} {target}] {lost} log lines could not be written");
     put(&Line::new(&mut [b'\n'; SHORT], &note))
 }
 
-/// Writes a line. False: not as a whole.
+/// Writes a line. Returns false unless all of it was written.
 fn put(line: &Line<'_>) -> bool {
     let torn = TORN.swap(false, Ordering::Relaxed);
     let bytes = line.bytes(torn);
@@ -170,7 +170,7 @@ fn put(line: &Line<'_>) -> bool {
     false
 }
 
-/// Writes what can be written at once. `None`: nothing.
+/// Writes without blocking. Returns the number of bytes; `None` if nothing could be written.
 fn write(bytes: &[u8]) -> Option<usize> {
     let stderr = io::stderr();
     let stderr = stderr.as_fd();
@@ -190,8 +190,8 @@ fn write(bytes: &[u8]) -> Option<usize> {
     written.ok()
 }
 
-/// The type of file that stderr is. `None` if it is closed, or its number is another descriptor's since: one
-/// only to be read, or closed on exec, as all of this library's are.
+/// Returns the file type of stderr. `None` if stderr is closed, or its number now belongs to another descriptor: one
+/// that is read-only, or closed on exec, as all of this library's are.
 fn kind(stderr: BorrowedFd<'_>) -> Option<libc::mode_t> {
     let stat = fstat(stderr).ok()?;
     let open = fcntl(stderr, FcntlArg::F_GETFL).ok()?;
@@ -200,33 +200,32 @@ fn kind(stderr: BorrowedFd<'_>) -> Option<libc::mode_t> {
     is_stderr.then_some(stat.st_mode & libc::S_IFMT)
 }
 
-/// Opens the same pipe or terminal without waiting. O_NONBLOCK on stderr itself would be seen by every process
-/// that has it.
+/// Opens the same pipe or terminal with O_NONBLOCK, which on stderr itself would affect every process that shares it.
 fn once_more() -> nix::Result<OwnedFd> {
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     open(c"/proc/thread-self/fd/2", flags, Mode::empty())
 }
 
-/// A write of up to PIPE_BUF bytes goes through at once, as far as one can know.
+/// Returns whether a write of up to PIPE_BUF bytes will not block, as far as poll tells.
 fn is_writable(stderr: BorrowedFd<'_>) -> bool {
     let mut asked = [PollFd::new(stderr, PollFlags::POLLOUT)];
     poll(&mut asked, PollTimeout::ZERO) == Ok(1) && asked[0].revents() == Some(PollFlags::POLLOUT)
 }
 
-/// A text between two ends of lines, cut off where there is no more room: the first end is that of a torn line.
+/// A text between two newlines, truncated to its buffer: the first newline ends a torn line.
 struct Line<'a> {
     bytes: &'a mut [u8],
     len: usize,
 }
 
-/// Enough for the number of lost lines, and for the beginning of another line.
+/// Buffer size in bytes for the number of lost lines, and for a line without memory.
 const SHORT: usize = 256;
 
 impl<'a> Line<'a> {
-    /// Writes `text` into `bytes`, which are ends of lines.
+    /// Writes `text` into `bytes`, which must be filled with newlines.
     fn new(bytes: &'a mut [u8], text: &Arguments<'_>) -> Self {
         let mut line = Self { bytes, len: 1 };
-        // An error means that it is cut off.
+        // An error means that the line is truncated.
         let _ = line.write_fmt(*text);
         line
     }
@@ -250,7 +249,7 @@ impl Write for Line<'_> {
     }
 }
 
-/// Seconds since 1970, as RFC 3339 writes them. Not by the C library, which takes a lock for that.
+/// Seconds since 1970, displayed as in RFC 3339. Not by the C library, whose functions take a lock.
 struct Utc(u64);
 
 impl Utc {
@@ -308,7 +307,7 @@ mod tests {
         assert!(text(&short, false).starts_with('[') && text(&short, true).starts_with("\n["));
         assert!(text(&short, false).ends_with("[INFO  mx] a b\n"));
         let header = short.bytes(false).len() - 4;
-        // Both ends are part of it.
+        // Both newlines count.
         for (len, whole) in [(4093, true), (4094, true), (4095, false), (9000, false)] {
             let long = line(&"x".repeat(len - header));
             assert_eq!(long.bytes(true).len(), 4096.min(len + 2));

@@ -1,4 +1,4 @@
-//! Threads of this library's own, in processes whose threads are others' business.
+//! Threads of the library, in processes whose other threads belong to the application.
 //!
 //! ```text
 //!   mx-progress            lives with the endpoint      PROGRESS_STACK
@@ -15,13 +15,13 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Builder, JoinHandle};
 
-/// Bytes of stack of a thread that makes progress. Polling takes 28 KiB at most, over rdm with `tcp;ofi_rxm` of
-/// libfabric 1.17 (12 to 24 over the other ports); the rest is for other providers and for the host's logger. All of
-/// it counts against `RLIMIT_AS`, and after `mlockall(MCL_FUTURE)` as locked memory.
+/// Stack of a thread that makes progress, in bytes. Polling takes at most 28 KiB, over rdm with `tcp;ofi_rxm` of
+/// libfabric 1.17 (12 to 24 over the other ports); the rest is for other providers and the host's logger. All of it
+/// counts against `RLIMIT_AS`, and after `mlockall(MCL_FUTURE)` as locked memory.
 pub const PROGRESS_STACK: usize = 256 << 10;
 
-/// Bytes of stack of a thread that asks the resolver or opens ports. glibc's resolver takes 24 KiB, opening ports
-/// 64; modules of the resolver (nsswitch.conf(5)) that take 1 MiB exist. These threads end when they have answers.
+/// Stack of a thread that resolves names or opens ports, in bytes. glibc's resolver takes 24 KiB, opening ports 64; NSS
+/// modules (nsswitch.conf(5)) that take 1 MiB exist. Such a thread ends when it has a result.
 pub const RESOLVER_STACK: usize = 2 << 20;
 
 /// Starts a thread with all signals blocked and `stack` bytes of stack.
@@ -34,10 +34,10 @@ pub fn start<T: Send + 'static>(
     builder(name, stack).spawn(run)
 }
 
-/// Calls `run` in a thread, for work that takes more stack than callers may have; where there is no thread, on the
-/// caller's.
+/// Calls `run` in a thread, for work that may need more stack than the caller has; if no thread can be started, on the
+/// caller's stack.
 pub fn apart<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
-    // In here until it is called: who refuses a thread drops what the thread would have called.
+    // Kept here until called: a failed spawn drops its closure.
     let mut run = Some(run);
     let done = thread::scope(|scope| {
         let call = || run.take().map(|run| run());
@@ -48,21 +48,20 @@ pub fn apart<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
             .ok()
             .and_then(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
-    // Not called yet means that there was no thread.
+    // Still here: no thread was started.
     done.or_else(|| run.map(|run| run()))
         .unwrap_or_else(|| unreachable!("it is called once"))
 }
 
-/// Describes a thread. Its stack has a size of its own: without one, the standard library takes it from
-/// `RUST_MIN_STACK`.
+/// Configures a thread. The explicit stack size keeps the standard library from using `RUST_MIN_STACK`.
 fn builder(name: &str, stack: usize) -> Builder {
     Builder::new()
         .name(name.to_owned())
         .stack_size(stack + thread_local_bytes())
 }
 
-/// Bytes of thread-local data of all loaded files. The C library puts those of the files that the program was started
-/// with into every thread's stack.
+/// Returns the bytes of thread-local data of all loaded files. The C library puts the static TLS into every thread's
+/// stack.
 fn thread_local_bytes() -> usize {
     /// Number of bytes, counted once: a child of `fork` may not wait for the loader's lock.
     static COUNTED: AtomicUsize = AtomicUsize::new(UNKNOWN);
@@ -74,7 +73,7 @@ fn thread_local_bytes() -> usize {
     }
     let mut bytes: usize = 0;
     // SAFETY: `add_thread_local` is called before this returns, with `bytes`, which nothing else uses meanwhile. nix
-    // has no name for the call.
+    // has no wrapper of the call.
     unsafe { libc::dl_iterate_phdr(Some(add_thread_local), (&raw mut bytes).cast()) };
     COUNTED.store(bytes, Ordering::Relaxed);
     bytes
@@ -94,7 +93,7 @@ unsafe extern "C" fn add_thread_local(
     if file.dlpi_phdr.is_null() {
         return 0;
     }
-    // SAFETY: so many headers are there, as long as the file is loaded.
+    // SAFETY: the file has `count` headers, as long as it is loaded.
     let headers = unsafe { std::slice::from_raw_parts(file.dlpi_phdr, count) };
     let data = headers.iter().filter(|it| it.p_type == libc::PT_TLS);
     *bytes += data
@@ -103,7 +102,7 @@ unsafe extern "C" fn add_thread_local(
     0
 }
 
-/// Blocks all signals in this thread until it is dropped.
+/// Blocks all signals in this thread until dropped.
 pub(crate) struct SignalsBlocked {
     before: SigSet,
 }

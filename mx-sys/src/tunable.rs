@@ -2,16 +2,15 @@
 //!
 //! ```text
 //!   environment  MX_SPIN_US=100 --+
-//!                                 +--> rows --> S   and one Refused for every value
-//!   options     "MX_SPIN_US=100"--+                 that was not taken
-//!   (they win)
+//!                                 +--> rows --> S   and one Refused for every
+//!   options     "MX_SPIN_US=100"--+                 rejected value
+//!   (take precedence)
 //! ```
 //!
-//! Sizes take the suffixes K, M and G (powers of 1024), switches `on` and `off`. A refused value
-//! leaves the old one in place. The environment of an elevated process is its caller's: of that, only
-//! quantities are used.
+//! Sizes take the suffixes K, M and G (powers of 1024), switches `on` and `off`. A rejected value leaves the old one in
+//! place. An elevated process does not trust its environment, and takes only quantities from there.
 //!
-//! Owns: the syntax of values, and which kinds of values a caller with fewer rights may set.
+//! Owns: the syntax of values, and which kinds of values an elevated process's caller may set.
 //! Out of scope: the settings themselves (`settings`, and the libraries above).
 
 use mx_port_fabric::is_elevated;
@@ -23,29 +22,29 @@ use std::time::Duration;
 /// A setting of `S`.
 #[derive(Debug)]
 pub struct Tunable<S> {
-    /// The environment variable, and the option's name.
+    /// Name of the environment variable and of the option.
     pub name: &'static str,
-    /// Its legal values.
+    /// Legal values.
     pub kind: ValueKind,
-    /// Its meaning, in one sentence without a full stop.
+    /// Meaning, in one sentence without a full stop.
     pub about: &'static str,
-    /// Sets it.
+    /// Stores a parsed value.
     pub set: fn(&mut S, Value),
-    /// Its value.
+    /// Returns the current value.
     pub get: fn(&S) -> Value,
 }
 
 /// A value, of the [`ValueKind`] of its tunable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
-    /// A number; words stand for their places.
+    /// A number; for a word of a choice its index.
     Number(u64),
     /// A text, or none.
     Text(Option<String>),
 }
 
-/// The tunables of some settings, each a `name, kind, (member), sentence;`, or with `[setter, getter]` for the member.
-/// A first `@as_ref as_mut:` leads to the settings that have the members.
+/// Makes an array of tunables, each written as `name, kind, (member), sentence;`, or with `[setter, getter]` instead of
+/// the member. A first `@as_ref as_mut:` names the methods that lead to the settings with the members.
 #[macro_export]
 macro_rules! tunables {
     (@row $name:expr, $kind:expr, $about:expr, [$set:expr, $get:expr], $($by:tt)*) => {
@@ -70,16 +69,16 @@ macro_rules! tunables {
     ($($rows:tt)+) => { $crate::tunables!(@rows [] $($rows)+) };
 }
 
-/// Conversion of one member of a settings struct from and to a [`Value`] that is already parsed and checked.
-/// A value of another kind is ignored. Durations are in milliseconds.
+/// Conversion of one member of a settings struct from and to a parsed and checked [`Value`]. A value of another kind is
+/// ignored. Durations are in milliseconds.
 pub trait Field {
-    /// Sets it. Its row's kind lets no other value through than the ones it can have.
+    /// Sets the member. The row's kind accepts only values that the member can have.
     fn put(&mut self, value: Value);
-    /// The value it has.
+    /// Returns the member's value.
     fn value(&self) -> Value;
 }
 
-/// Members of a type that is made of a number or of a text, and back.
+/// Implements [`Field`] for types made of a number or a text.
 macro_rules! field {
     ($($type:ty, $kind:ident($value:ident) => $put:expr, $me:ident => $get:expr;)+) => {$(
         impl Field for $type {
@@ -107,11 +106,11 @@ field! {
     Duration, Number(v) => Self::from_millis(v), me => me.as_millis() as u64;
     Option<Duration>, Number(v) => (v > 0).then(|| Duration::from_millis(v)), me => me.map_or(0, |me| me.as_millis() as u64);
     Option<String>, Text(v) => v, me => me.clone();
-    // What was set is UTF-8.
+    // Paths from settings are UTF-8.
     Option<PathBuf>, Text(v) => v.map(PathBuf::from), me => me.as_deref().and_then(Path::to_str).map(str::to_owned);
 }
 
-/// An enum whose variants are the words of a [`ValueKind::Choice`].
+/// Implements [`Field`] for an enum whose variants are the words of a [`ValueKind::Choice`].
 #[macro_export]
 macro_rules! choice {
     ($type:ty: $($variant:ident),+) => {
@@ -132,39 +131,39 @@ macro_rules! choice {
     };
 }
 
-/// The legal values of a tunable.
+/// Legal values of a tunable.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueKind {
-    /// A whole number from the first to the second.
+    /// A whole number in this inclusive range.
     Number(u64, u64),
     /// A whole number in this range, or 0 to disable the setting.
     OrZero(u64, u64),
-    /// The number of a network port, from the first to the second. It chooses whom the process talks to.
+    /// A network port number in this inclusive range. Not a quantity: a port decides which process is connected to.
     PortNumber(u64, u64),
-    /// A number of bytes from the first to the second.
+    /// A number of bytes in this inclusive range.
     Bytes(u64, u64),
     /// `off` or `on`.
     Switch,
-    /// A word of these; the number is its place.
+    /// A word of this list; the value is its index.
     Choice(&'static [&'static str]),
     /// A name, or `auto` for none.
     Name,
     /// The path of a file, or `none`.
     Path,
-    /// A text of the form in words, which the function knows, or `none`.
+    /// A text that the function accepts, or `none`. The first field describes the form.
     Formed(&'static str, fn(&str) -> bool),
 }
 
-/// The text for no name.
+/// Text for no name.
 const NO_NAME: &str = "auto";
 
-/// The text for no file, and for no text.
+/// Text for no file, and for no text.
 const NO_PATH: &str = "none";
 
 /// Longest name: longer than any provider's.
 pub const NAME_MAX: usize = 64;
 
-/// Longest path: Linux takes no longer one.
+/// Longest path, as Linux accepts it.
 pub const PATH_MAX: usize = libc::PATH_MAX as usize - 1;
 
 /// 1024 bytes.
@@ -174,30 +173,30 @@ pub const M: u64 = 1024 * K;
 /// 1024 M.
 pub const G: u64 = 1024 * M;
 
-/// A setting that was not taken.
+/// A rejected setting.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// Its name.
+    /// Name as given.
     pub name: String,
-    /// The text given.
+    /// Text as given; empty for an unknown or an ignored variable.
     pub value: String,
-    /// The reason.
+    /// Reason of the rejection.
     pub reason: Reason,
 }
 
-/// A reason not to take a setting.
+/// Reasons to reject a setting.
 #[derive(Clone, Copy, Debug)]
 pub enum Reason {
-    /// The value is none of the legal ones.
+    /// The value is not legal.
     Invalid(ValueKind),
     /// No setting has this name.
     Unknown,
-    /// The process is elevated, and its caller does not decide this.
+    /// The process is elevated, and does not trust its caller with this setting.
     Elevated,
 }
 
-/// Reads settings: `environment` first, in an elevated process only quantities, then `options` (`NAME=value`,
-/// separated by commas or blanks). Gives what was refused, in that order.
+/// Reads settings: first from `environment` (only quantities in an elevated process), then from `options`
+/// (`NAME=value`, separated by commas or blanks). Returns the rejected ones, in that order.
 pub fn load<'a, S: 'static>(
     rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
     settings: &mut S,
@@ -207,7 +206,7 @@ pub fn load<'a, S: 'static>(
     load_as(is_elevated(), rows, settings, environment, options)
 }
 
-/// [`load`], for a process that is `elevated` or is not.
+/// Implements [`load`] for an `elevated` or an ordinary process.
 fn load_as<'a, S: 'static>(
     elevated: bool,
     rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
@@ -241,8 +240,8 @@ fn load_as<'a, S: 'static>(
     refused
 }
 
-/// The entries of an option string. A semicolon separates them too, unless it is in the middle of
-/// a name, such as the provider `tcp;ofi_rxm`, or of a path.
+/// Splits an option string. A semicolon is a separator, too, unless it is in the middle of a text, such as the provider
+/// `tcp;ofi_rxm` or a path.
 fn split_options(options: &str, is_text: impl Fn(&str) -> bool) -> Vec<&str> {
     let mut entries = Vec::new();
     for chunk in options.split(|c: char| c == ',' || c.is_whitespace()) {
@@ -250,7 +249,7 @@ fn split_options(options: &str, is_text: impl Fn(&str) -> bool) -> Vec<&str> {
         while !rest.is_empty() {
             let name = rest.split_once('=').map_or("", |(name, _)| name);
             let end = if is_text(name) {
-                // The last one before the next `NAME=`.
+                // The last semicolon before the next `NAME=`.
                 let value = name.len() + 1;
                 let next = rest[value..].find('=');
                 next.and_then(|next| rest[value..value + next].rfind(';'))
@@ -271,7 +270,7 @@ fn split_options(options: &str, is_text: impl Fn(&str) -> bool) -> Vec<&str> {
 }
 
 impl<S> Tunable<S> {
-    /// Sets it in `settings` to what `text` says.
+    /// Sets the member in `settings` to the value of `text`.
     pub fn apply(&self, settings: &mut S, text: &str) -> Result<(), Refused> {
         let Some(value) = self.kind.parse(text) else {
             return Err(Refused {
@@ -284,7 +283,7 @@ impl<S> Tunable<S> {
         Ok(())
     }
 
-    /// Its value in `settings`, as people write it.
+    /// Returns the value in `settings`, formatted as `apply` accepts it.
     pub fn text(&self, settings: &S) -> String {
         match ((self.get)(settings), self.kind) {
             (Value::Number(value), kind) => kind.number_text(value),
@@ -300,8 +299,8 @@ impl ValueKind {
         matches!(self, Self::Name | Self::Path | Self::Formed(..))
     }
 
-    /// Returns whether values are amounts of something, which the caller of an elevated process may set. All others choose
-    /// what the process reads, runs or talks to.
+    /// Returns whether values are quantities, which an elevated process's caller may set. All others choose what the
+    /// process reads, runs or connects to.
     pub fn is_quantity(self) -> bool {
         matches!(self, Self::Number(..) | Self::OrZero(..) | Self::Bytes(..))
     }
@@ -309,7 +308,7 @@ impl ValueKind {
     fn number_text(self, value: u64) -> String {
         match self {
             Self::Number(..) | Self::OrZero(..) | Self::PortNumber(..) => value.to_string(),
-            // Not numbers.
+            // Texts never get here.
             Self::Name | Self::Path | Self::Formed(..) => value.to_string(),
             Self::Bytes(..) => match value {
                 0 => "0".to_owned(),
@@ -390,7 +389,7 @@ impl fmt::Display for ValueKind {
 }
 
 impl Refused {
-    /// Refuses a variable that an elevated process ignores, without its value.
+    /// Reports a variable that an elevated process ignores, without its value.
     pub(crate) fn elevated(name: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -4,20 +4,18 @@
 //!   post_send_list(buffers, sizes)            UserMemory
 //!     +------+                             start   end
 //!     | a    | 100 bytes          ---->   [ a ,   100 ]
-//!     +------+                            [ c ,   350 ]   the run of bytes 0..350
+//!     +------+                            [ c ,   350 ]   bytes 0..350, end to end
 //!     | b    |   0 bytes (left out)
 //!     +------+                      visit(90, 20): a[90..100], then c[0..10]
 //!     | c    | 250 bytes
 //!     +------+
 //! ```
 //!
-//! Every read and write of application memory by an endpoint goes through this file. A buffer of
-//! one segment needs no allocation, nor does a list of two; the first segment is accessed without a
-//! search.
+//! Every read and write of application memory by an endpoint goes through this file. Buffers of one or two segments
+//! need no allocation; the first segment is accessed without a search.
 //!
 //! Owns: nothing of an application's buffer; all of a [`MallocBuffer`].
-//! Cost: a part of a buffer that does not begin in the first segment is found by binary search, the pieces
-//! behind it in order.
+//! Cost: an offset beyond the first segment is found by binary search, the pieces after it in order.
 
 use libc::c_void;
 use mx_proto::{Memory, Source};
@@ -28,30 +26,28 @@ use std::mem;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// The buffer of one posted operation.
+/// Buffer of one posted operation.
 ///
-/// Made by [`UserMemory::new`] and [`UserMemory::list`] from the application's pointers, or by
-/// [`UserMemory::owned`] from a buffer of this library's. It is dropped when the operation
-/// completes; from then on the bytes are not accessed.
+/// Made by [`UserMemory::new`] and [`UserMemory::list`] from the application's pointers, or by [`UserMemory::owned`]
+/// from a buffer of this library. Dropped when the operation completes; afterwards the bytes are not accessed.
 pub struct UserMemory {
-    /// All of it, but of a list of several.
+    /// The first segment.
     first: Segment,
-    /// The end of the last one.
+    /// Length in bytes of all segments.
     len: usize,
     rest: Rest,
 }
 
-/// A piece of memory and where it ends in the run of bytes that all segments form. It begins
-/// where the one before it ends.
+/// A piece of memory, and the offset of its end in the buffer. A segment begins at the end of the one before.
 #[derive(Clone, Copy)]
 struct Segment {
-    /// Never null when the segment is longer than 0.
+    /// Null only if the segment is empty.
     start: *mut u8,
     end: usize,
 }
 
 impl Segment {
-    /// Its bytes from `at` on, if it begins at `begin`.
+    /// Returns the bytes from offset `at` on of a segment that begins at `begin`.
     #[inline(always)]
     fn from(self, begin: usize, at: usize) -> Self {
         // `at` lies in `begin .. end`, so the sum stays inside the segment; or nothing is left.
@@ -60,13 +56,13 @@ impl Segment {
     }
 }
 
-/// The segments behind the first one, none of them empty.
+/// The segments after the first one, none of them empty.
 enum Rest {
     None,
     One(Segment),
-    /// The first one, too: three at least.
+    /// All segments, at least three, with the first one.
     List(Box<[Segment]>),
-    /// None: it is all of a buffer of ours.
+    /// No further segment: the first is all of a buffer of this library.
     Owned(MallocBuffer),
 }
 
@@ -82,16 +78,16 @@ impl Rest {
 
 /// The pieces of a part of a buffer, in order.
 struct Parts<'a> {
-    /// The bytes from `at` on of the segment in which byte `at` lies.
+    /// The segment that contains byte `at`, from that byte on.
     segment: Segment,
-    /// The segments behind it.
+    /// The segments after it.
     rest: slice::Iter<'a, Segment>,
     at: usize,
     last: usize,
 }
 
 impl Iterator for Parts<'_> {
-    /// Where a piece begins, and its length, which is not 0.
+    /// Start of a piece, and its length, which is not 0.
     type Item = (*mut u8, usize);
 
     #[inline(always)]
@@ -120,12 +116,12 @@ impl Iterator for Parts<'_> {
 unsafe impl Send for UserMemory {}
 
 impl UserMemory {
-    /// A buffer of no bytes.
+    /// Returns an empty buffer.
     pub const fn empty() -> Self {
         Self::one(ptr::null_mut(), 0)
     }
 
-    /// All of it, for an operation. What is left is a buffer of no bytes.
+    /// Moves the buffer out, leaving an empty one.
     #[inline(always)]
     pub fn take(&mut self) -> Self {
         let rest = mem::replace(&mut self.rest, Rest::None);
@@ -134,7 +130,7 @@ impl UserMemory {
         Self { first, len, rest }
     }
 
-    /// The `len` bytes at `start`, which is not null.
+    /// Makes a buffer of the `len` bytes at `start`, which is not null.
     ///
     /// # Safety
     ///
@@ -153,24 +149,23 @@ impl UserMemory {
         }
     }
 
-    /// The `len` bytes at `start`. Null is legal when `len` is 0.
+    /// Makes a buffer of the `len` bytes at `start`, which may be null if `len` is 0.
     ///
     /// # Safety
     ///
-    /// Until the value is dropped, that is until the operation it was posted with completes, the
-    /// bytes must be readable for a send, and writable and not used otherwise for a receive.
+    /// Until the value is dropped, which happens when its operation completes, the bytes must be readable for a send,
+    /// and writable and not used otherwise for a receive.
     #[inline]
     pub unsafe fn new(start: *mut c_void, len: usize) -> Result<Self, SegmentError> {
         let end = end_of(0, start, len, 0)?;
         Ok(Self::one(start.cast(), end))
     }
 
-    /// Several pieces as one run of bytes, in the order given. Empty ones are left out, so that
-    /// null is legal for them.
+    /// Makes a buffer of several pieces, end to end in the order given. Empty ones are left out and may be null.
     ///
     /// # Safety
     ///
-    /// As for [`UserMemory::new`], for each of them.
+    /// As for [`UserMemory::new`], for each piece.
     pub unsafe fn list<I>(pieces: I) -> Result<Self, SegmentError>
     where
         I: IntoIterator<Item = (*mut c_void, usize)>,
@@ -180,7 +175,8 @@ impl UserMemory {
         let mut segments = SmallVec::<[Segment; 2]>::with_capacity(pieces.size_hint().0);
         segments.extend(pieces.map(|(start, len)| {
             end = end.wrapping_add(len);
-            // The highest bit: with a length that is no length, with null, and with an empty piece.
+            // The highest bit is set by a length beyond `isize::MAX`, a null pointer or an empty piece; `tidy` then
+            // checks each piece.
             odd |= len | end | len.wrapping_sub(1) | start.addr().wrapping_sub(1);
             let start = start.cast();
             Segment { start, end }
@@ -198,13 +194,13 @@ impl UserMemory {
         Ok(Self { first, len, rest })
     }
 
-    /// Whether it has that many bytes.
+    /// Returns whether the buffer has `total` bytes.
     #[inline]
     pub fn adds_up_to(&self, total: i64) -> bool {
         self.len as i64 == total
     }
 
-    /// A buffer of this library's.
+    /// Makes a buffer of this library's memory.
     pub fn owned(buffer: MallocBuffer) -> Self {
         let (start, len) = (buffer.start.as_ptr(), buffer.len);
         Self {
@@ -213,7 +209,7 @@ impl UserMemory {
         }
     }
 
-    /// The inverse; `None`: the bytes are an application's.
+    /// Returns the library's buffer; `None` if the bytes are an application's.
     pub fn into_owned(self) -> Option<MallocBuffer> {
         match self.rest {
             Rest::Owned(buffer) => Some(buffer),
@@ -221,13 +217,13 @@ impl UserMemory {
         }
     }
 
-    /// The end of `offset .. offset + len`, limited to the buffer.
+    /// Returns the end of `offset .. offset + len`, limited to the buffer.
     #[inline(always)]
     fn last(&self, offset: usize, len: usize) -> usize {
         offset.saturating_add(len).min(self.len)
     }
 
-    /// The pieces of `len` bytes from `offset` on.
+    /// Iterates over the pieces of `len` bytes from `offset` on.
     #[inline(always)]
     fn parts(&self, offset: usize, len: usize) -> Parts<'_> {
         let last = self.last(offset, len);
@@ -242,7 +238,7 @@ impl UserMemory {
         }
     }
 
-    /// The parts from a byte on that is not in the first segment.
+    /// Iterates over the pieces from byte `at` on, which is not in the first segment.
     #[inline(never)]
     fn parts_of_rest(&self, at: usize, last: usize) -> Parts<'_> {
         let all = self.rest.segments();
@@ -261,7 +257,7 @@ impl UserMemory {
     }
 }
 
-/// Checks the pieces of a list, and leaves the empty ones out.
+/// Checks the pieces of a list, and removes empty ones.
 #[cold]
 fn tidy(segments: &mut SmallVec<[Segment; 2]>) -> Result<(), SegmentError> {
     let mut begin = 0;
@@ -274,7 +270,7 @@ fn tidy(segments: &mut SmallVec<[Segment; 2]>) -> Result<(), SegmentError> {
     Ok(())
 }
 
-/// The end of a piece of `len` bytes at `start` that begins at `begin`.
+/// Returns the end of a piece of `len` bytes at `start` that begins at offset `begin`.
 #[inline]
 fn end_of(
     index: usize,
@@ -285,7 +281,7 @@ fn end_of(
     if start.is_null() && len > 0 {
         return Err(SegmentError::Null { index, len });
     }
-    // `isize::MAX` is the longest a slice may be.
+    // `isize::MAX` is the maximum length of a slice.
     match begin.checked_add(len) {
         Some(end) if end <= isize::MAX as usize => Ok(end),
         _ => Err(SegmentError::TooLong { index }),
@@ -298,8 +294,8 @@ impl Memory for UserMemory {
         self.len
     }
 
-    /// Divides an application's memory, which stays valid until the region is deregistered: this and all its parts are
-    /// dropped by then. A buffer of this library's is not divided.
+    /// Splits an application's memory, which is valid until its region is deregistered; by then all parts have been
+    /// dropped. Returns `None` for a buffer of this library.
     fn part(&self, offset: usize, len: usize) -> Option<Self> {
         if matches!(self.rest, Rest::Owned(_)) {
             return None;
@@ -397,14 +393,14 @@ impl fmt::Debug for UserMemory {
 pub enum SegmentError {
     /// A piece of `len` bytes is at the null pointer.
     Null {
-        /// The piece, from 0.
+        /// Index of the piece, from 0.
         index: usize,
-        /// Its claimed length.
+        /// Length as given.
         len: usize,
     },
-    /// The lengths up to this piece add up to more than memory can hold.
+    /// The lengths up to this piece add up to more than `isize::MAX`.
     TooLong {
-        /// The piece, from 0.
+        /// Index of the piece, from 0.
         index: usize,
     },
 }
@@ -420,49 +416,49 @@ impl fmt::Display for SegmentError {
 
 impl std::error::Error for SegmentError {}
 
-/// A buffer from the C library's `malloc`, of an exact size: what C hosts expect to free.
+/// A buffer from the C library's `malloc`, of an exact size, which C hosts may free.
 pub struct MallocBuffer {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: it owns its bytes, and `free` may be called from any thread.
+// SAFETY: the value owns its bytes, and `free` may be called from any thread.
 unsafe impl Send for MallocBuffer {}
 
 impl MallocBuffer {
-    /// `len` bytes, aligned as `malloc` does, with nothing particular in them. `None` when there
-    /// is no memory. A buffer of no bytes still has a pointer of its own.
+    /// Allocates `len` bytes with the alignment of `malloc` and unspecified contents. `None` without memory. An empty
+    /// buffer has a unique pointer, too.
     pub fn new(len: usize) -> Option<Self> {
         // SAFETY: malloc may be called with any size; a size of 1 gives a pointer where 0 need not.
         let start = unsafe { libc::malloc(len.max(1)) };
         NonNull::new(start.cast()).map(|start| Self { start, len })
     }
 
-    /// A copy of what arrived. `None` when there is no memory.
+    /// Copies a body that has arrived. `None` without memory.
     pub fn copy_of<S: Source + ?Sized>(source: &S) -> Option<Self> {
         let mut buffer = Self::new(source.len())?;
         source.copy_to(0, buffer.bytes_mut());
         Some(buffer)
     }
 
-    /// Bytes in it.
+    /// Returns the length in bytes.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there is not one byte.
+    /// Returns whether the length is 0.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes, to be written to. Reading them before makes no sense.
+    /// Returns the bytes, to be written; their contents before that are unspecified.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: ours alone and `len` bytes long. They may be uninitialised, like any buffer of a
-        // C program; the code behind `Memory` and `Source` only writes to what it is lent.
+        // SAFETY: ours alone and `len` bytes long. The bytes may be uninitialised, like any buffer of a C program; the
+        // code behind `Memory` and `Source` only writes to what it is lent.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    /// Gives the pointer away; the caller has to call `free`.
+    /// Releases the pointer, which the caller has to `free`.
     pub fn into_raw(self) -> *mut c_void {
         let start = self.start.as_ptr().cast();
         let _ = mem::ManuallyDrop::new(self);
@@ -545,7 +541,7 @@ mod tests {
 
     #[test]
     fn null_is_legal_exactly_when_the_length_is_zero() {
-        // SAFETY: no bytes are named, or the call refuses.
+        // SAFETY: no bytes are named, or the call is rejected.
         unsafe {
             assert_eq!(UserMemory::new(ptr::null_mut(), 0).unwrap().len(), 0);
             assert_eq!(

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   in   segments, parameters, handlers           out   mx_status_t (`status`), mapper state
-//!   both mx_endpoint_t, mx_request_t: pointers that are never followed, words of `handles`
+//!   both mx_endpoint_t, mx_request_t: pointers that are never dereferenced, words of `handles`
 //!        mx_endpoint_addr_t: two words, in two registers
 //! ```
 //!
-//! Enums are plain numbers here, because C may pass any number. They are interpreted in `handles`
-//! and `status`; `tests/header.rs` compares everything here with the headers.
+//! Enums are plain numbers here, because C may pass any number. `handles` and `status` interpret them;
+//! `tests/header.rs` compares the types and constants here with the headers.
 
-// The names are C's, and their meaning is said in the headers.
+// C's names, documented in the headers.
 #![allow(non_camel_case_types, missing_docs)]
 
 use crate::handles::{Address, EndpointHandle, RequestHandle};
@@ -20,13 +20,13 @@ use std::ptr::without_provenance_mut;
 /// A handle's 64 bits have to fit into a pointer.
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
-/// The opaque type of `mx_endpoint_t`.
+/// Opaque type of `mx_endpoint_t`.
 #[repr(C)]
 pub struct mx_endpoint {
     _opaque: [u8; 0],
 }
 
-/// The opaque type of `mx_request_t`.
+/// Opaque type of `mx_request_t`.
 #[repr(C)]
 pub struct mx_request {
     _opaque: [u8; 0],
@@ -49,7 +49,7 @@ pub struct mx_segment_t {
 
 pub type mx_error_handler_t = Option<Handler>;
 
-/// An error handler that is there.
+/// A non-null error handler.
 pub(crate) type Handler = unsafe extern "C" fn(str: *mut c_char, ret: mx_return_t) -> mx_return_t;
 
 pub type mx_matching_callback_t =

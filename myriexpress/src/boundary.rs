@@ -1,4 +1,4 @@
-//! C's arguments as Rust's, and the answer to a call that fails.
+//! C's arguments as Rust's, and the answer to a failed call.
 //!
 //! ```text
 //!   call fails --> refused --> log, error handler --> mx_return_t
@@ -40,7 +40,7 @@ impl Library for Mx {
 
     const PANICKED: c_int = Code::Failure as c_int;
 
-    /// Tells the handler of the endpoint that the call is about, or else the process's.
+    /// Reports the error to the handler of the call's endpoint, else to the process's.
     fn refused(function: &'static str, owner: Option<EndpointHandle>, error: Error) -> c_int {
         let text = format!("{function}: {error}");
         log::debug!("{text} ({:?})", error.code());
@@ -48,8 +48,8 @@ impl Library for Mx {
     }
 }
 
-/// Declares exported functions. The bodies yield `Result<(), Error>`. A function that is about an endpoint says
-/// after its answer which argument has it: `, of endpoint`.
+/// Declares exported functions. The bodies yield `Result<(), Error>`. A function about an endpoint names the argument
+/// that has the endpoint after its return type: `, of endpoint`.
 macro_rules! export {
     ($($functions:tt)*) => {
         mx_boundary::export! { $crate::boundary::Mx; $($functions)* }
@@ -57,7 +57,7 @@ macro_rules! export {
 }
 pub(crate) use export;
 
-/// A pointer that must be there, with a code of its own for when it is not.
+/// Checks a pointer that must not be null, with the given error code.
 #[inline]
 pub(crate) fn required_or<T>(
     code: Code,
@@ -67,13 +67,13 @@ pub(crate) fn required_or<T>(
     required(what, pointer).map_err(coded(code))
 }
 
-/// A code of its own for a wrong argument.
+/// Converts an invalid argument to an error with this code.
 #[inline]
 pub(crate) fn coded(code: Code) -> impl Fn(BadArgument) -> Error {
     move |error| Error::new(code, error.to_string())
 }
 
-/// A request that C holds: where the handle is, and the handle.
+/// Reads a request that C holds. Returns the place of the handle, and the handle.
 ///
 /// # Safety
 ///
@@ -83,23 +83,23 @@ pub(crate) unsafe fn request(
     request: *mut mx_request_t,
 ) -> Result<(NonNull<mx_request_t>, RequestHandle), Error> {
     let place = required_or(Code::BadRequest, "request", request)?;
-    // SAFETY: there, aligned, and readable by the caller's promise.
+    // SAFETY: not null, aligned, and readable by the caller's promise.
     let handle = unsafe { place.read() };
     Ok((place, handle.into()))
 }
 
-/// A time-out; `None` is for ever.
+/// Converts a time-out; `None`: no limit.
 #[inline]
 pub(crate) fn timeout(milliseconds: u32) -> Option<Duration> {
     (milliseconds != MX_INFINITE).then(|| Duration::from_millis(milliseconds.into()))
 }
 
-/// The memory that a segment list describes: for a receive it may be more than a message has.
+/// Makes the memory of a segment list. A receive's may be larger than any message.
 ///
 /// # Safety
 ///
-/// `list` is null or readable for `count` segments, and what they point to stays valid as
-/// [`UserMemory::new`] says.
+/// `list` is null or readable for `count` segments, and the memory they point to stays valid as [`UserMemory::new`]
+/// requires.
 #[inline]
 pub(crate) unsafe fn segments(list: *mut mx_segment_t, count: u32) -> Result<UserMemory, Error> {
     let most = MX_MAX_SEGMENTS.into();
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The length of the message, or the code.
+    /// Returns the length of the message, or the code.
     fn of(list: &mut [mx_segment_t]) -> Result<usize, Code> {
         // SAFETY: the memory is never read.
         let memory = unsafe { segments(list.as_mut_ptr(), list.len() as u32) };
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(of(&mut two), Err(Code::BadSegMem));
         assert_eq!(of(&mut vec![segment(good, 1); 256]), Ok(256));
         assert_eq!(of(&mut vec![segment(good, 1); 257]), Err(Code::BadSegCnt));
-        // SAFETY: nothing is read: there is nothing, or too much of it.
+        // SAFETY: no memory is read: the list is empty, null or rejected.
         let (none, missing, many) = unsafe {
             (
                 segments(std::ptr::null_mut(), 0),

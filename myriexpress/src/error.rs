@@ -1,7 +1,7 @@
 //! Errors of calls, with their MX codes.
 //!
 //! ```text
-//!   Error --code()--> mx_return_t       --Display--> the line an error handler gets
+//!   Error --code()--> mx_return_t       --Display--> the line that an error handler gets
 //! ```
 //!
 //! Out of scope: handlers.
@@ -61,7 +61,7 @@ numbers! {
     }
 }
 
-/// A refused call: which number C gets, and what people are told.
+/// Error of a call: the code for C, and a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error {
     code: Code,
@@ -69,7 +69,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// `what` names the value that was wrong and says why.
+    /// Makes an error. `what` names the wrong value and the reason.
     #[cold]
     pub fn new(code: Code, what: impl Into<String>) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Error {
         }
     }
 
-    /// The number.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.code
     }
@@ -92,7 +92,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The return code that tells an error handler of a request that failed.
+/// Converts to the code with which an error handler is told of a failed request.
 impl From<BadArgument> for Error {
     #[cold]
     fn from(reason: BadArgument) -> Self {

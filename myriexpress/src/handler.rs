@@ -1,7 +1,7 @@
 //! Error handlers for failed calls and requests.
 //!
 //! ```text
-//!   call refused    --+                +-- the endpoint's handler, if it has one
+//!   call failed     --+                +-- the endpoint's handler, if it has one
 //!                     +--> report -->  +-- else the process's (mx_set_error_handler)
 //!   request failed  --+      |         +-- else MX_ERRORS_ARE_FATAL, or MX_ERRORS_RETURN if the variable
 //!                            |             MX_ERRORS_ARE_FATAL is 0
@@ -26,19 +26,19 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// The process's handler; null for the [`default`].
 static OF_PROCESS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes `handler` the process's, or the [`default`] for null. Gives the one before, which is never null.
+/// Sets the process's handler, or the [`default`] for null. Returns the previous one, which is never null.
 pub fn set(handler: mx_error_handler_t) -> mx_error_handler_t {
     let pointer = handler.map_or(std::ptr::null_mut(), |handler| handler as *mut ());
     let before = OF_PROCESS.swap(pointer, Ordering::AcqRel);
     Some(from_pointer(before).unwrap_or_else(default))
 }
 
-/// A handler as the number that an endpoint keeps; 0 for null.
+/// Returns a handler as the number that an endpoint keeps; 0 for null.
 pub fn word(handler: mx_error_handler_t) -> usize {
     handler.map_or(0, |handler| handler as usize)
 }
 
-/// The handler of a process that has set none. It follows the environment, as `mx_init` has read it.
+/// Returns the handler of a process that has set none, as the environment says since `mx_init`.
 fn default() -> Handler {
     match library::settings() {
         Ok(settings) if !settings.errors_are_fatal => returned,
@@ -46,7 +46,7 @@ fn default() -> Handler {
     }
 }
 
-/// Tells the handler that is in charge of `endpoint` and gives what it answers.
+/// Calls the handler responsible for `endpoint`, and returns its result.
 #[cold]
 pub fn report(endpoint: Option<EndpointHandle>, text: &str, code: Code) -> mx_return_t {
     let own = endpoint.and_then(process::error_handler_of);
@@ -55,12 +55,11 @@ pub fn report(endpoint: Option<EndpointHandle>, text: &str, code: Code) -> mx_re
     let handler = handler.unwrap_or_else(default);
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     let mut text = text.into_bytes_with_nul();
-    // SAFETY: a handler that C has set, or one of ours; the string is its own to change until it
-    // returns.
+    // SAFETY: a handler that C has set, or one of the library's; the string may be modified until the handler returns.
     unsafe { handler(text.as_mut_ptr().cast(), code as mx_return_t) }
 }
 
-/// Lets the handler have a word about a request that failed, when it is handed out.
+/// Calls the handler for a failed request that is handed out; the handler may change the status code.
 #[inline]
 pub fn judge(endpoint: EndpointHandle, function: &str, status: &mut Status) {
     const SUCCESS: u32 = StatusCode::Success as u32;
@@ -80,13 +79,13 @@ fn judge_failed(endpoint: EndpointHandle, function: &str, status: &mut Status) {
     );
     log::debug!("{text}");
     let answer = report(Some(endpoint), &text, code);
-    // A handler that hands its code through has nothing against the status.
+    // A handler that returns its code leaves the status as it is.
     if answer != code as mx_return_t {
         status.code = answer;
     }
 }
 
-/// `MX_ERRORS_ARE_FATAL`: one line on stderr, and the end of the process.
+/// Implements `MX_ERRORS_ARE_FATAL`: prints one line on stderr, and ends the process.
 ///
 /// # Safety
 ///
@@ -105,16 +104,16 @@ pub unsafe extern "C" fn fatal(text: *mut c_char, ret: mx_return_t) -> mx_return
     std::process::exit(1)
 }
 
-/// `MX_ERRORS_RETURN`.
+/// Implements `MX_ERRORS_RETURN`.
 ///
 /// # Safety
 ///
-/// None: nothing is looked at.
+/// No requirement: the arguments are not dereferenced.
 pub unsafe extern "C" fn returned(_text: *mut c_char, ret: mx_return_t) -> mx_return_t {
     ret
 }
 
-/// A pointer that was a handler, or null.
+/// Converts a stored pointer, a handler or null.
 fn from_pointer(pointer: *mut ()) -> mx_error_handler_t {
     // SAFETY: null is None, and everything else was a function of this type when it was stored.
     unsafe { std::mem::transmute::<*mut (), mx_error_handler_t>(pointer) }
@@ -130,16 +129,16 @@ pub(crate) mod tests {
         static HEARD: RefCell<Vec<(String, u32)>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Remembers what it is told, and answers 7 to `Busy`.
+    /// Records its arguments, and returns 7 for `Busy`.
     unsafe extern "C" fn listening(text: *mut c_char, ret: mx_return_t) -> mx_return_t {
-        // SAFETY: `report` gives a C string.
+        // SAFETY: `report` passes a C string.
         let text = unsafe { CStr::from_ptr(text) };
         let text = text.to_str().unwrap().to_owned();
         HEARD.with(|heard| heard.borrow_mut().push((text, ret)));
         if ret == Code::Busy as u32 { 7 } else { ret }
     }
 
-    /// Has the process's handler to itself; what has been heard on this thread is forgotten.
+    /// Sets the process's handler for one test at a time; clears this thread's records.
     pub(crate) fn listen() -> MutexGuard<'static, ()> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let guard = ONE_AT_A_TIME.lock();
@@ -148,7 +147,7 @@ pub(crate) mod tests {
         guard
     }
 
-    /// Errors that the handler was told since.
+    /// Returns and clears the recorded errors.
     pub(crate) fn heard() -> Vec<(String, u32)> {
         HEARD.with(|heard| std::mem::take(&mut *heard.borrow_mut()))
     }

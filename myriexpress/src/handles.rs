@@ -6,17 +6,16 @@
 //!   mx_endpoint_addr_t 128 bits   an mx_endpoint_t, then  generation (32) | peer + 1 (32)
 //! ```
 //!
-//! None of them is a pointer, although their C types are: a stale or invalid one is recognised and
-//! not dereferenced. Zero is never valid. Calls that take a request or an address without an
-//! endpoint find the endpoint in it.
+//! None of them is a pointer, although their C types are: a stale or invalid one is recognised and not dereferenced.
+//! Zero is never valid. Calls that take a request or an address without an endpoint find the endpoint in it.
 
 use mx_proto::RequestId;
 use mx_proto::table::Key;
 
-/// Endpoints one process may have open; the slot part of a request holds one more.
+/// Maximum number of open endpoints of a process, bounded by the slot part of a request.
 pub const SLOTS_MAX: usize = 1023;
 
-/// Requests one endpoint may have at the same time.
+/// Maximum number of requests of an endpoint at a time.
 pub const REQUESTS_MAX: usize = 1 << REQUEST_BITS;
 
 const SLOT_BITS: u32 = 10;
@@ -27,19 +26,19 @@ const REQUEST_BITS: u32 = 24;
 pub struct EndpointHandle(pub u64);
 
 impl EndpointHandle {
-    /// Puts a handle together. `slot` is below [`SLOTS_MAX`].
+    /// Composes a handle. `slot` is below [`SLOTS_MAX`].
     pub fn new(slot: usize, generation: u32) -> Self {
         debug_assert!(slot < SLOTS_MAX);
         Self(u64::from(generation) << 32 | (slot as u64 + 1))
     }
 
-    /// The place in the process's table; `None` for what was never a handle.
+    /// Returns the slot in the process's table; `None` for a number that never was a handle.
     pub fn slot(self) -> Option<usize> {
         let slot = (self.0 as u32).checked_sub(1)? as usize;
         (slot < SLOTS_MAX).then_some(slot)
     }
 
-    /// The generation.
+    /// Returns the generation.
     pub fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -50,45 +49,44 @@ impl EndpointHandle {
 pub struct RequestHandle(pub u64);
 
 impl RequestHandle {
-    /// Puts a handle together: of its endpoint's slot, and of what it is there. Of the generation the
-    /// lower bits count.
+    /// Composes a handle from the endpoint's slot and the request's id there. Uses the lower bits of the generation.
     #[inline]
     pub fn new(slot: usize, request: RequestId) -> Self {
         debug_assert!(slot < SLOTS_MAX && (request.index() as usize) < REQUESTS_MAX);
-        // Bits that do not fit fall out at the top.
+        // Bits that do not fit are shifted out at the top.
         let word = u64::from(request.generation()) << (SLOT_BITS + REQUEST_BITS)
             | u64::from(request.index()) << SLOT_BITS
             | (slot as u64 + 1);
         Self(word)
     }
 
-    /// The place of its endpoint in the process's table.
+    /// Returns the endpoint's slot in the process's table.
     pub fn slot(self) -> Option<usize> {
         let slot = self.0 & ((1 << SLOT_BITS) - 1);
         (slot as usize).checked_sub(1)
     }
 
-    /// Its place among the requests there, below [`REQUESTS_MAX`].
+    /// Returns the place among the endpoint's requests, below [`REQUESTS_MAX`].
     #[inline]
     pub fn place(self) -> u32 {
         (self.0 >> SLOT_BITS) as u32 & ((1 << REQUEST_BITS) - 1)
     }
 }
 
-/// A peer as one endpoint knows it: `mx_endpoint_addr_t`, passed in two integer registers.
+/// A peer of one endpoint: `mx_endpoint_addr_t`, passed in two integer registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(C)]
 pub struct Address {
     words: [u64; 2],
 }
 
-/// A peer's place in the table of its endpoint, and the generation by which an address of an earlier peer at that
-/// place is recognised as stale. The second word of an [`Address`].
+/// A peer's place in the table of its endpoint, and the generation that marks an address of an earlier peer there as
+/// stale. The second word of an [`Address`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerKey {
-    /// Its place.
+    /// Place in the endpoint's table.
     pub index: u32,
-    /// The generation.
+    /// Generation of the place.
     pub generation: u32,
 }
 
@@ -110,7 +108,7 @@ impl Address {
     /// No address: the source in a status without one.
     pub const NONE: Self = Self { words: [0, 0] };
 
-    /// Puts an address together.
+    /// Composes an address.
     pub fn new(endpoint: EndpointHandle, peer: PeerKey) -> Self {
         let peer = u64::from(peer.generation) << 32 | (u64::from(peer.index) + 1);
         Self {
@@ -118,12 +116,12 @@ impl Address {
         }
     }
 
-    /// Its endpoint; it need not be open any more.
+    /// Returns the endpoint, which may be closed already.
     pub fn endpoint(self) -> EndpointHandle {
         EndpointHandle(self.words[0])
     }
 
-    /// The peer there; `None` for what was never an address.
+    /// Returns the peer's key; `None` for a number that never was an address.
     pub fn peer(self) -> Option<PeerKey> {
         let index = (self.words[1] as u32).checked_sub(1)?;
         let generation = (self.words[1] >> 32) as u32;

@@ -47,27 +47,27 @@ numbers! {
     }
 }
 
-/// The board.
+/// The board of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
-    /// The endpoint's, or without one the first.
+    /// The endpoint's board, or the first without an endpoint.
     Usual,
-    /// The one with this number.
+    /// The board with this number.
     Number(u32),
-    /// The one with this id.
+    /// The board with this id.
     Nic(NicId),
 }
 
-/// The result for C.
+/// Result for C.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     bytes: Vec<u8>,
-    /// Room C must have; what is beyond is written as far as it fits.
+    /// Bytes that C must provide; further ones are written as far as they fit.
     needed: usize,
 }
 
 impl Answer {
-    /// The part that fits into `room` bytes; an error when not enough does.
+    /// Returns the bytes that fit into `room` bytes; an error if fewer than needed do.
     pub fn fitting(&self, room: usize) -> Result<&[u8], Error> {
         if room < self.needed {
             let text = format!("out_len is {room}, the answer has {} bytes", self.needed);
@@ -94,7 +94,7 @@ impl Answer {
     }
 }
 
-/// The value of [`Key::NumaNode`] without a node.
+/// Value of [`Key::NumaNode`] without a node.
 const NO_NODE: u32 = u32::MAX;
 
 /// `enum mx_net_type`: all boards are interfaces of the operating system.
@@ -105,15 +105,15 @@ const MX_SPEED_2G: u32 = 0;
 const MX_SPEED_10G: u32 = 1;
 const MX_SPEED_OPEN_MX: u32 = 2;
 
-/// The key with that number.
+/// Returns the key with that number.
 pub fn key(number: u32) -> Result<Key, Error> {
     Key::of(number)
         .ok_or_else(|| Error::new(Code::BadInfoKey, format!("there is no info key {number}")))
 }
 
-/// Answers `key`.
+/// Answers the query `key`.
 pub fn answer(key: Key, endpoint: Option<EndpointHandle>, which: Which) -> Result<Answer, Error> {
-    // An endpoint that is none makes every question a wrong one.
+    // An invalid endpoint makes every query fail.
     let board = endpoint.map(process::board_of).transpose()?;
     let settings = library::settings()?;
     Ok(match key {
@@ -138,7 +138,7 @@ pub fn answer(key: Key, endpoint: Option<EndpointHandle>, which: Which) -> Resul
             Answer::new(bytes)
         }
         Key::CountersValues => {
-            // They wrap, as MX's counters do.
+            // The values wrap at 32 bits, as MX's counters do.
             let values = counters(endpoint, which)?;
             let bytes = values
                 .iter()
@@ -159,13 +159,13 @@ pub fn answer(key: Key, endpoint: Option<EndpointHandle>, which: Which) -> Resul
     })
 }
 
-/// The largest message that an endpoint, or each of those that are open, sends with its data. Before
-/// there is one, what every provider carries where libfabric may be used: which one it is is not known.
+/// Returns the largest message in bytes that an endpoint, or each open endpoint, sends eagerly. Without an open one,
+/// the limit of every provider if libfabric may be used, because the actual provider is not known yet.
 fn copy_send_max(endpoint: Option<EndpointHandle>, settings: &Settings) -> Result<usize, Error> {
     if let Some(endpoint) = endpoint {
         return process::copy_send_max(endpoint);
     }
-    // One that is closed meanwhile counts no more.
+    // An endpoint closed meanwhile is skipped.
     let open = process::open_endpoints().into_iter();
     let least = open.filter_map(|endpoint| process::copy_send_max(endpoint).ok());
     Ok(least.min().unwrap_or_else(|| {
@@ -187,7 +187,7 @@ fn counters(endpoint: Option<EndpointHandle>, which: Which) -> Result<Vec<u64>, 
     let (number, ..) = find(None, which)?;
     let mut sums = vec![0_u64; published::COUNT];
     for endpoint in process::open_endpoints() {
-        // One that is closed meanwhile counts no more.
+        // An endpoint closed meanwhile is skipped.
         if process::board_of(endpoint).ok() != Some(number) {
             continue;
         }
@@ -199,7 +199,7 @@ fn counters(endpoint: Option<EndpointHandle>, which: Which) -> Result<Vec<u64>, 
     Ok(sums)
 }
 
-/// The board that is meant: its number, its NIC id and itself.
+/// Returns the board of a query: its number, its NIC id and itself.
 fn find(of_endpoint: Option<u32>, which: Which) -> Result<(u32, NicId, Board), Error> {
     let boards = (0..).zip(nic::boards());
     let mut boards = boards.map(|(number, (nic, board))| (number, nic, board));
@@ -240,12 +240,12 @@ fn of_board(key: Key, nic: NicId, board: &Board) -> Answer {
     }
 }
 
-/// The number the kernel shows there; -1 where it does not know one.
+/// Reads a number from a file of the kernel's; -1 where the kernel knows none.
 fn number_in(path: &Path) -> Option<i64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// MX's word for so many megabits a second.
+/// Returns MX's constant for a speed in Mbit/s.
 fn speed(megabits: Option<i64>) -> u32 {
     match megabits {
         Some(2000) => MX_SPEED_2G,

@@ -4,15 +4,14 @@
 //!              mx_init                  mx_init (count + 1, ALREADY_INITIALIZED)
 //!   [ not ] -------------> [ count 1 ] <------------------------> [ count n ]
 //!      ^                       |  |           mx_finalize
-//!      `---- mx_finalize ------'  `-- fork --> child: as count 1, and mx_init once more is fine
+//!      `---- mx_finalize ------'  `-- fork --> child: as count 1, and one further mx_init succeeds
 //!        endpoints closed
 //! ```
 //!
-//! The environment is read by `mx_init`, because programs set it just before.
+//! `mx_init` reads the environment, because programs set it just before.
 //!
 //! Owns: the count, the settings, the logger.
-//! Out of scope: endpoints, beyond closing them all. Tested in `tests/lifecycle.rs`, in a process of its
-//! own for that reason.
+//! Out of scope: endpoints, except closing them all. Tested in `tests/lifecycle.rs`, in a separate process.
 
 use crate::abi::MX_API;
 use crate::error::{Code, Error};
@@ -22,10 +21,10 @@ use mx_sys::fork::ForkLock;
 use mx_sys::{ForkMark, Settings, StderrLogger, nic, reserve};
 use std::sync::Arc;
 
-/// The state while the count is above 0.
+/// State while the count is above 0.
 struct Running {
     count: u32,
-    /// The process that called `mx_init`: this one, or one it was forked from.
+    /// Marks the process that called `mx_init`: this one, or an ancestor.
     mark: ForkMark,
     settings: Arc<Settings>,
 }
@@ -33,8 +32,8 @@ struct Running {
 static RUNNING: ForkLock<Option<Running>> = ForkLock::new(None);
 
 /// Starts the library: reads the settings from the environment and sets the use count to 1. Fails with `BadLibVersion`
-/// if `api` is of another major version. If it runs already, counts one use more and returns
-/// `AlreadyInitialized`; that call needs its own [`finalize`] too.
+/// if `api` has another major version. If the library is running, increments the count and returns
+/// `AlreadyInitialized`; that call needs its own [`finalize`], too.
 pub fn init(api: c_int) -> Result<(), Error> {
     if api >> 8 != MX_API >> 8 {
         let text = format!("interface {api:#x} is wanted, this library has {MX_API:#x}");
@@ -76,9 +75,9 @@ impl Running {
     }
 }
 
-/// Takes one [`init`] back; the last one closes every endpoint. See `mx_finalize`.
+/// Undoes one [`init`]; the last call closes every endpoint. See `mx_finalize`.
 pub fn finalize() -> Result<(), Error> {
-    // Not with the lock: those of endpoints are taken before it.
+    // Without the lock, which comes after the endpoints' locks.
     let in_handler = process::open_endpoints()
         .into_iter()
         .any(process::in_handler);
@@ -86,7 +85,7 @@ pub fn finalize() -> Result<(), Error> {
     let Some(old) = running.as_mut() else {
         return Err(not_initialized());
     };
-    // The inits of a parent are its own: a child inherits one.
+    // A child does not undo its parent's inits: it inherits one.
     if old.count > 1 && old.mark.is_mine() {
         old.count -= 1;
         return Ok(());
@@ -107,7 +106,7 @@ pub fn finalize() -> Result<(), Error> {
     Ok(())
 }
 
-/// The settings of this process; an error before `mx_init` and after `mx_finalize`.
+/// Returns the settings of this process; an error before `mx_init` and after `mx_finalize`.
 pub fn settings() -> Result<Arc<Settings>, Error> {
     let running = RUNNING.lock();
     let settings = running

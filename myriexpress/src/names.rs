@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   "server7:1"  --nic_id-->   64 bits   --hostname-->      "server7:1"
-//!       board 1  --of_board-->           --board_number-->  1           on this host
+//!       board 1  --of_board-->           --board_number-->  1           on this machine
 //! ```
 //!
 //! Out of scope: the resolver, the peers file (`mx_sys::nic`).
@@ -11,14 +11,14 @@ use crate::error::{Code, Error};
 use mx_proto::NicId;
 use mx_sys::nic;
 
-/// The NIC id of `host` or `host:board`.
+/// Returns the NIC id of `host` or `host:board`.
 pub fn nic_id(name: &str) -> Result<NicId, Error> {
     nic::resolve_mx_name(name)
         .map(|found| found.nic)
         .map_err(|error| Error::new(Code::HostNotFound, error.to_string()))
 }
 
-/// `host:board`, at most [`nic::MX_NAME_MAX`] bytes.
+/// Returns `host:board`, at most [`nic::MX_NAME_MAX`] bytes.
 pub fn hostname(nic: NicId) -> Result<String, Error> {
     nic::mx_name(nic).ok_or_else(|| {
         let text = format!("nothing is known of NIC {:#018x}", nic.0);
@@ -26,12 +26,12 @@ pub fn hostname(nic: NicId) -> Result<String, Error> {
     })
 }
 
-/// The NIC id of a board of this host.
+/// Returns the NIC id of a board of this machine.
 pub fn of_board(board: u32) -> Result<NicId, Error> {
     nic::own_nic(Some(board)).map_err(|error| Error::new(Code::BoardUnknown, error.to_string()))
 }
 
-/// The board of this machine with the NIC id.
+/// Returns the board of this machine with the NIC id.
 pub fn board_number(nic: NicId) -> Result<u32, Error> {
     nic::board_number(nic).ok_or_else(|| {
         let text = format!("NIC {:#018x} is none of this host's", nic.0);

@@ -5,7 +5,7 @@
 //!      Code::of(10) --> Code::BadSegList         Code::words(10) --> "bad segment list"
 //! ```
 
-/// Declares an enum of MX's numbers, each with its words if there are any.
+/// Declares an enum of MX's numbers, with their texts if given.
 macro_rules! numbers {
     ($(#[$about:meta])* $name:ident { $($one:ident = $number:literal,)* }) => {
         $(#[$about])*
@@ -15,10 +15,10 @@ macro_rules! numbers {
         pub enum $name { $($one = $number,)* }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &[Self] = &[$(Self::$one,)*];
 
-            /// The one with that number.
+            /// Returns the value with that number.
             #[must_use]
             pub fn of(number: u32) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| *one as u32 == number)
@@ -29,7 +29,7 @@ macro_rules! numbers {
         numbers! { $(#[$about])* $name { $($one = $number,)* } }
 
         impl $name {
-            /// A number in words; any will do.
+            /// Returns the text of any number.
             #[must_use]
             pub fn words(number: u32) -> &'static std::ffi::CStr {
                 match number {

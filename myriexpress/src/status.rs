@@ -32,17 +32,17 @@ numbers! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Status {
-    /// `mx_status_code_t`. A plain number, because an error handler may put any into it.
+    /// `mx_status_code_t`. A plain number, because an error handler may return any.
     pub code: u32,
-    /// Source of a receive, destination of a send, the address a connect gave.
+    /// Source of a receive, destination of a send, the address from a connect.
     pub source: Address,
-    /// The message's match bits; a connect's as given.
+    /// Match bits of the message; for a connect as given.
     pub match_info: u64,
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub msg_length: u32,
-    /// Bytes that were transferred.
+    /// Number of bytes transferred.
     pub xfer_length: u32,
-    /// The pointer given when it was posted. Only handed through, so a number here.
+    /// Pointer given to the post. Not dereferenced, so a number here.
     pub context: usize,
 }
 
@@ -62,9 +62,9 @@ impl From<mx_proto::Status> for StatusCode {
             Status::BadEndpoint => Self::BadEndpoint,
             Status::Aborted => Self::Aborted,
             Status::NoResources => Self::NoResources,
-            // MX's word for who may not come in.
+            // MX's code for a process that may not connect.
             Status::BadSecret | Status::Refused => Self::Rejected,
-            // MX has no registered memory, and no peer is offered any.
+            // MX has no registered memory, and the engine offers none to peers.
             Status::NoRegion | Status::OutOfRange | Status::NotAllowed | Status::Unsupported => {
                 Self::Aborted
             }

@@ -1,9 +1,8 @@
 //! No heap allocation for a small message in steady state.
 //!
-//! Two endpoints of this process exchange ten thousand messages; what the library allocates on this
-//! thread meanwhile is counted. There are no helper threads: when one meets the program on a lock
-//! for the first time, the lock makes room for both in a table of the process's, once a thread and
-//! not once a message. So it is in a process of its own.
+//! Two endpoints of this process exchange ten thousand messages; the library's allocations on this thread meanwhile are
+//! counted. There are no helper threads: when one first meets the program on a lock, parking_lot allocates a table
+//! entry for each thread, once and not per message. The test therefore has a separate process.
 
 use crate::counting::allocations;
 use crate::own_process::in_own_process;
@@ -25,7 +24,7 @@ fn open() -> EndpointHandle {
     process::open(&settings, OpenParams::default()).expect("an endpoint")
 }
 
-/// Connects and makes the progress of the other side, too.
+/// Connects, polling the other side, too.
 fn connect(from: EndpointHandle, to: EndpointHandle) -> Address {
     let own = process::own_address(to).unwrap();
     let (nic, endpoint, _) = process::decompose(own).unwrap();
@@ -44,7 +43,7 @@ fn memory(bytes: &mut [u8]) -> UserMemory {
     unsafe { UserMemory::new(bytes.as_mut_ptr().cast(), bytes.len()) }.unwrap()
 }
 
-/// Sends a message, received with `test_any`, with `wait_for`, or when it is there already.
+/// Sends a message, and receives it with `test_any`, with `wait_for`, or after it has arrived.
 fn exchange(
     n: u64,
     from: EndpointHandle,
@@ -86,7 +85,7 @@ fn small_message_does_not_allocate_once_tables_have_grown() {
         exchange(n, a, b, to_b, &mut bufs);
     }
     let allocated = allocations() - before;
-    // An unexpected message is kept in memory of its own size.
+    // An unexpected message is stored in memory of its own size.
     let unexpected = COUNTED / 3 + 1;
     assert!(allocated <= unexpected, "{allocated} allocations");
     process::close(a).unwrap();

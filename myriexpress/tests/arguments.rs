@@ -1,4 +1,4 @@
-//! Every function with every pointer null, misaligned or used up: its code, and nothing written.
+//! Every function with every pointer null, misaligned or stale: the code, and no output written.
 //!
 //! ```text
 //!   one endpoint, error handler MX_ERRORS_RETURN
@@ -73,19 +73,19 @@ impl Outputs {
     }
 }
 
-/// Calls, each with the code it has to return and fresh outputs.
+/// Makes calls, each with fresh outputs, and checks its code.
 macro_rules! refused {
     ($out:ident: $($code:ident = $call:expr;)*) => {$({
         #[allow(unused_mut, unused_variables)]
         let mut $out = Outputs::new();
-        // SAFETY: what a pointer points to is there, and null ones are what is tested.
+        // SAFETY: pointers are valid, or null, which is the case under test.
         let code = unsafe { $call };
         assert_eq!(code, Code::$code as u32, stringify!($call));
         $out.assert_untouched(stringify!($call));
     })*};
 }
 
-/// A pointer to `value` that is off by a byte.
+/// Returns a pointer to `value` that is off by a byte.
 fn odd<T>(value: &mut T) -> *mut T {
     (&raw mut *value).cast::<u8>().wrapping_add(1).cast()
 }
@@ -103,7 +103,7 @@ fn open() -> mx_endpoint_t {
     ep
 }
 
-/// In a process of its own: it ends by finalizing the library.
+/// In a separate process: it ends by finalizing the library.
 #[test]
 fn wrong_arguments_get_their_code_and_outputs_stay() {
     in_own_process!();
@@ -163,7 +163,7 @@ fn outputs_that_are_missing(ep: mx_endpoint_t, nic: u64) {
         BadInfoVal = mx_get_info(ep, 1, null_mut(), 0, null_mut(), 4);
         Failure = mx_open_board(0, null_mut());
         Failure = mx__get_mapper_state(0, null_mut());
-        // Of addresses nothing can be had.
+        // Invalid addresses have no properties.
         BadEndpoint = mx_decompose_endpoint_addr(o, &raw mut out.wide, &raw mut out.narrow);
         BadEndpoint = mx_decompose_endpoint_addr(o, null_mut(), null);
         BadEndpoint = mx_decompose_endpoint_addr2(o, null_mut(), null, null);

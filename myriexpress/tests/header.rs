@@ -5,8 +5,7 @@
 //!                 #define MX_API 0x301      ==   abi::MX_API
 //! ```
 //!
-//! Sizes and offsets are compared with MX's from both sides: in `abi`, and in C
-//! (`c_tests/mx/layout.c`).
+//! Sizes and offsets are compared with MX's from both sides: in `abi`, and in C (`c_tests/mx/layout.c`).
 
 use myriexpress_api::abi;
 use myriexpress_api::error::Code;
@@ -23,7 +22,7 @@ fn header(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The constants of `enum name`.
+/// Returns the constants of `enum name`.
 fn constants(header: &str, name: &str) -> BTreeMap<u32, String> {
     let start = header.find(&format!("enum {name} {{")).expect(name);
     let body = header[start..].split('}').next().unwrap();
@@ -38,7 +37,7 @@ fn constants(header: &str, name: &str) -> BTreeMap<u32, String> {
     constants
 }
 
-/// `BadSegList` after `MX` is `MX_BAD_SEG_LIST`.
+/// Converts a variant's name: `BadSegList` after `MX` is `MX_BAD_SEG_LIST`.
 fn c_name(prefix: &str, variant: impl Debug) -> String {
     let mut name = prefix.to_owned();
     for c in format!("{variant:?}").chars() {

@@ -1,7 +1,7 @@
 //! Answers of `mx_get_info` to good queries.
 //!
 //! ```text
-//!   key x (endpoint | none) x (board by number, by id, not at all)   -->   the same words
+//!   key x (endpoint | none) x (board by number, by id, not at all)   -->   the same answer
 //! ```
 
 use crate::own_process::in_own_process;
@@ -16,13 +16,13 @@ use myriexpress_api::exports::names::mx_get_info;
 use myriexpress_api::info::Key;
 use std::ptr::null_mut;
 
-/// Beyond every answer.
+/// More bytes than any answer.
 const ROOM: usize = 64 * 1024;
 
-/// Bytes that are left where nothing was written.
+/// Byte that stays where nothing was written.
 const PATTERN: u8 = 0xa5;
 
-/// The answer, with as much room as it is given.
+/// Returns the answer to a query with `room` bytes.
 fn ask(ep: mx_endpoint_t, key: Key, board: Option<&mut [u8]>, room: usize) -> Vec<u8> {
     let mut out = vec![PATTERN; ROOM];
     let (value, len) = match board {
@@ -30,7 +30,7 @@ fn ask(ep: mx_endpoint_t, key: Key, board: Option<&mut [u8]>, room: usize) -> Ve
         None => (null_mut(), 0),
     };
     let key = key as mx_get_info_key_t;
-    // SAFETY: all of it is as long as it says.
+    // SAFETY: all buffers are as long as given.
     let code = unsafe { mx_get_info(ep, key, value, len, out.as_mut_ptr().cast(), room as u32) };
     assert_eq!(code, 0, "{key:?}");
     assert!(out[room..].iter().all(|byte| *byte == PATTERN), "{key:?}");
@@ -46,7 +46,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(&bytes[..end]).unwrap()
 }
 
-/// In a process of its own: the last finalize there closes every endpoint.
+/// In a separate process: the last finalize closes every endpoint.
 #[test]
 fn every_key_answers_the_same_for_every_way_to_name_the_board() {
     in_own_process!();
@@ -106,7 +106,7 @@ fn counters_have_a_label_each(ep: mx_endpoint_t) {
     for (at, counter) in published::counters().iter().enumerate() {
         assert_eq!(text(&labels[at * MX_MAX_STR_LEN..]), counter.label);
     }
-    // Of one endpoint, and of all on its board, which is the same endpoint.
+    // Counters of one endpoint, and of all on its board, which is the same endpoint.
     ask(ep, Key::CountersValues, None, count * 4);
     ask(null_mut(), Key::CountersValues, None, count * 4);
 }

@@ -1,10 +1,10 @@
 //! Init and finalize are counted, and the last finalize closes what is open.
 //!
 //! ```text
-//!   init init finalize [ still there ] finalize [ gone ]      twice: it starts again
+//!   init init finalize [ still open ] finalize [ closed ]      twice: it starts again
 //! ```
 //!
-//! The count is the process's, so this test has a process of its own.
+//! The count belongs to the process, so this test has a separate process.
 
 use crate::own_process::in_own_process;
 use libc::c_int;
@@ -49,7 +49,7 @@ fn inits_are_counted_and_the_last_finalize_ends_the_library() {
     nothing_opened_meanwhile_outlives_the_library();
 }
 
-/// Opens endpoints until that is refused; tells of each.
+/// Opens endpoints until that is rejected; reports each. Returns the code.
 fn open_until_the_end(opened: &mpsc::Sender<()>) -> u32 {
     loop {
         let mut endpoint = null_mut();
@@ -72,7 +72,7 @@ fn open_until_the_end(opened: &mpsc::Sender<()>) -> u32 {
 }
 
 fn nothing_opened_meanwhile_outlives_the_library() {
-    // SAFETY: one of the library's own.
+    // SAFETY: a handler of the library's.
     unsafe { mx_set_error_handler(MX_ERRORS_RETURN) };
     for _ in 0..20 {
         assert_eq!(code(init(MX_API)), Code::Success);

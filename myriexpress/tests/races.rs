@@ -1,15 +1,13 @@
-//! Several threads at endpoints of one process that talk to each other, in each other's way
-//! wherever two can meet.
+//! Several threads at connected endpoints of one process, contending wherever two can meet.
 //!
 //! ```text
 //!   senders ----.   endpoint a --- a port ---> endpoint b   .--> a waiter: exactly once,
-//!   cancellers --+->     ^                        ^        -+    and then the memory is given back
+//!   cancellers --+->     ^                        ^        -+    and then the memory is freed
 //!                        `--- close, open ... ----'
 //! ```
 //!
-//! A thread that hears of a request's end frees its memory at once, so that a sanitizer sees a later
-//! access. For `make tsan` threads are joined one by one: the order that the standard library makes
-//! is not seen.
+//! A thread that gets a request's completion frees its memory at once, so that a sanitizer sees a later access. For
+//! `make tsan` threads are joined one by one: the sanitizer does not see the order that the standard library makes.
 
 use mx_proto::Route;
 use mx_sys::{ROUTE_LOCAL, ROUTE_TCP, Settings, UserMemory};
@@ -30,13 +28,13 @@ const NOW: Option<Duration> = Some(Duration::ZERO);
 
 const KEY: u32 = 7;
 
-/// Messages of a class have these bits.
+/// Mask of a message's class.
 const CLASS: u64 = 0xff << 32;
 
 fn settings(port: Route) -> Settings {
     Settings {
         port,
-        // Below the library's own block, sixteen processes apart; not those of the unit tests.
+        // Below the library's own block, in one of sixteen blocks by process; not those of the unit tests.
         port_base: 10_000 + ((std::process::id() + 8) % 16) as u16 * 1024,
         ..Settings::for_mx()
     }
@@ -55,27 +53,26 @@ fn connect(from: EndpointHandle, to: EndpointHandle) -> Result<Address, Error> {
     process::connect(from, nic, endpoint, KEY, Some(LONG))
 }
 
-/// Memory that a request has until a thread hears of its end; the request's context is its place.
+/// Memory of a pending request, freed with its completion; the request's context is its address.
 struct LentMemory(Vec<u8>);
 
-/// Memory of pending requests, for a test that closes the endpoint before they are over. Not for
-/// others: a lock that all take orders what should be seen without order.
+/// Memory of pending requests, for a test that closes the endpoint before they complete. Not for other tests: the
+/// common lock would order accesses whose lack of order should be seen.
 type Lent = Mutex<HashSet<usize>>;
 
-/// Takes a request's memory back and uses it for something else.
+/// Frees a request's memory after overwriting it. Returns its contents.
 fn take_back(context: usize, lent: Option<&Lent>) -> Vec<u8> {
     if let Some(lent) = lent {
         assert!(lent.lock().remove(&context), "handed out twice");
     }
-    // SAFETY: the context of every request here comes from `lend`, and each ends once, which is
-    // what this is about.
+    // SAFETY: the context of every request here comes from `lend`, and each completes once, which the test checks.
     let mut lent_memory = unsafe { Box::from_raw(context as *mut LentMemory) };
     let bytes = lent_memory.0.clone();
     lent_memory.0.fill(0xee);
     bytes
 }
 
-/// Posts a request with memory of its own. Its context is the second.
+/// Posts a request with memory of its own. Returns the request and its context.
 fn lend(
     len: usize,
     byte: u8,
@@ -88,7 +85,7 @@ fn lend(
     if let Some(lent) = lent {
         lent.lock().insert(context);
     }
-    // SAFETY: stays until the request has ended, or its endpoint.
+    // SAFETY: stays until the request has completed, or its endpoint is closed.
     let memory = unsafe { UserMemory::new(start.cast(), len) }.unwrap();
     match post(memory, context) {
         Ok(request) => Ok((request, context)),
@@ -156,11 +153,11 @@ fn exchange(port: Route) {
                 for n in 0..EACH {
                     let len = LENGTHS[(n + class) as usize % 4];
                     let (request, _) = send(a, to_b, class << 32 | n, len, None).unwrap();
-                    // In the way of the others, who wait for theirs.
+                    // Contends with the waiters.
                     checked(&process::wait_for(a, request, Some(LONG)).unwrap().unwrap());
                 }
             }));
-            // Every third receive is called off as soon as it is posted, if that is not too late.
+            // Every third receive is cancelled as soon as it is posted, if that is not too late.
             threads.push(scope.spawn(move || {
                 let mut good = 0;
                 for n in 0.. {
@@ -176,7 +173,7 @@ fn exchange(port: Route) {
                                 cancelled.fetch_add(1, Ordering::Relaxed);
                                 good -= 1;
                             }
-                            // It ends, or another thread has heard of its end.
+                            // The receive completes, or another thread has got its completion.
                             Ok(false) => {}
                             Err(error) => assert_eq!(error.code(), Code::BadRequest),
                         }
@@ -185,7 +182,7 @@ fn exchange(port: Route) {
                 }
             }));
         }
-        // For all classes, and for one each.
+        // One waiter for all classes, and one for each.
         for waiter in 0..4u64 {
             threads.push(scope.spawn(move || {
                 let (class, mask) = match waiter {
@@ -217,7 +214,7 @@ fn exchange(port: Route) {
     process::close(b).unwrap();
 }
 
-/// A thread's calls of an endpoint until it is closed. Returns the code it got then.
+/// Makes a thread's calls of an endpoint until it is closed. Returns the code of the last call.
 fn busy_until_the_end(ep: EndpointHandle, own: Address, lent: &Lent, role: usize) -> Code {
     let mut n = 0;
     loop {
@@ -236,7 +233,7 @@ fn busy_until_the_end(ep: EndpointHandle, own: Address, lent: &Lent, role: usize
                     take_back(status.context, Some(lent));
                 }
             }),
-            // Posting; some of it stays under way.
+            // Posting; some requests stay pending.
             5 => receive(ep, 3 << 32, Some(lent)).and_then(|(request, context)| {
                 if n % 2 == 0 && process::cancel(ep, request)? {
                     take_back(context, Some(lent));
@@ -261,8 +258,8 @@ fn busy_until_the_end(ep: EndpointHandle, own: Address, lent: &Lent, role: usize
 
 #[test]
 fn waiters_of_a_closed_endpoint_return_and_memory_is_safe() {
-    // A peer that connects and talks to the endpoint that is there, and endpoints that take
-    // places which have just become free.
+    // A peer that connects and sends to the current endpoint, and endpoints that take places which have just become
+    // free.
     let peer = open(ROUTE_LOCAL);
     let over = &AtomicBool::new(false);
     let current = &AtomicU64::new(0);
@@ -324,7 +321,7 @@ fn one_life(current: &AtomicU64, pause: Duration) {
         while running.load(Ordering::Relaxed) < ROLES {
             thread::yield_now();
         }
-        // Some are asleep by then and some are not.
+        // Some threads are asleep by then and some are not.
         thread::sleep(pause);
         let began = Instant::now();
         process::close(ep).unwrap();
@@ -334,7 +331,7 @@ fn one_life(current: &AtomicU64, pause: Duration) {
         assert!(began.elapsed() < LONG / 2, "a waiter was not woken");
     });
     for context in std::mem::take(&mut *lent.lock()) {
-        // SAFETY: made by `lend`; the endpoint has ended, and let go of it.
+        // SAFETY: made by `lend`; the endpoint has ended, and no longer accesses it.
         let mut lent_memory = unsafe { Box::from_raw(context as *mut LentMemory) };
         lent_memory.0.fill(0xee);
     }

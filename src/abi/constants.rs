@@ -1,11 +1,11 @@
-//! The host's numbers.
+//! The host's constants.
 //!
 //! ```text
 //!   error code n (1..59)      n | 0x4000_0080
 //!   BMI's own    n (1..7)     n | 0x6000_0080     returned and reported negated
 //! ```
 //!
-//! Owns: values only; they never change. The use of the error codes is in `error`.
+//! Owns: values only; they never change. `error` chooses the codes.
 
 use libc::c_int;
 
@@ -21,7 +21,7 @@ pub const BMI_EXT_ALLOC: c_int = 2;
 
 /// `initialize`: listen for clients. Needs a listen address.
 pub const BMI_INIT_SERVER: c_int = 1;
-/// `initialize`: bind to the listen address only. Another method's; accepted.
+/// `initialize`: bind to the listen address only. For another method; accepted.
 pub const BMI_TCP_BIND_SPECIFIC: c_int = 2;
 /// `initialize`: the host counts references of unexpected senders. Accepted.
 pub const BMI_AUTO_REF_COUNT: c_int = 4;
@@ -29,7 +29,7 @@ pub const BMI_AUTO_REF_COUNT: c_int = 4;
 /// Table flag: the host's poll plan leaves the idle time alone.
 pub const BMI_METHOD_FLAG_NO_POLLING: c_int = 1;
 
-/// Contexts are numbered from 0 to one less than this.
+/// Number of contexts, which are numbered from 0.
 pub const BMI_MAX_CONTEXTS: c_int = 16;
 
 /// `set_info`: an address is no longer used (`struct bmi_method_addr *`).
@@ -44,13 +44,13 @@ pub const BMI_GET_METH_ADDR: c_int = 4;
 pub const BMI_INC_ADDR_REF: c_int = 5;
 /// Answered by the host.
 pub const BMI_DEC_ADDR_REF: c_int = 6;
-/// `get_info`: may an address be dropped? (`struct method_drop_addr_query *`)
+/// `get_info`: whether an address may be dropped (`struct method_drop_addr_query *`).
 pub const BMI_DROP_ADDR_QUERY: c_int = 7;
 /// `set_info`: accepted and ignored.
 pub const BMI_FORCEFUL_CANCEL_MODE: c_int = 8;
 /// `set_info`: accepted and ignored.
 pub const BMI_TRUSTED_CONNECTION: c_int = 9;
-/// `get_info`: the size of unexpected messages to count on (`int *`).
+/// `get_info`: the maximum size of unexpected messages (`int *`).
 pub const BMI_GET_UNEXP_SIZE: c_int = 10;
 /// `set_info`: accepted and ignored.
 pub const BMI_TCP_BUFFER_SEND_SIZE: c_int = 11;
@@ -62,18 +62,18 @@ pub const BMI_TCP_CLOSE_SOCKET: c_int = 13;
 pub const BMI_OPTIMISTIC_BUFFER_REG: c_int = 14;
 /// `set_info`: accepted and ignored.
 pub const BMI_TCP_CHECK_UNEXPECTED: c_int = 15;
-/// `get_info`, the stand-alone BMI only: the number of the endpoint that this process has open (`int *`).
+/// `get_info`, the stand-alone BMI only: the number of this process's open endpoint (`int *`).
 pub const BMI_TCP_GET_PORT: c_int = 18;
 
-/// `get_info`, this method's own: all credits, queues and memory (`struct bmi_mx_credits *`). Far
-/// from the host's numbers.
+/// `get_info`, this method only: all credits, queues and memory (`struct bmi_mx_credits *`). Chosen far from the host's
+/// numbers.
 pub const BMI_MX_GET_CREDITS: c_int = 0x4d58_0001;
-/// `get_info`, this method's own: the credits of one peer (`struct bmi_mx_peer_credits *`).
+/// `get_info`, this method only: the credits of one peer (`struct bmi_mx_peer_credits *`).
 pub const BMI_MX_GET_PEER_CREDITS: c_int = 0x4d58_0002;
 
-/// `bmi_mx_peer_credits.state`: not connected; what is posted connects.
+/// `bmi_mx_peer_credits.state`: not connected; a posted operation connects.
 pub const BMI_MX_PEER_INIT: c_int = 0;
-/// `bmi_mx_peer_credits.state`: the handshake is under way.
+/// `bmi_mx_peer_credits.state`: handshake in progress.
 pub const BMI_MX_PEER_WAIT: c_int = 1;
 /// `bmi_mx_peer_credits.state`: connected.
 pub const BMI_MX_PEER_READY: c_int = 2;
@@ -84,7 +84,7 @@ pub const BMI_EPERM: c_int = 1 | 0x4000_0080;
 pub const BMI_ENOENT: c_int = 2 | 0x4000_0080;
 /// As the C library's `EINTR`.
 pub const BMI_EINTR: c_int = 3 | 0x4000_0080;
-/// Anything that has no better code.
+/// No other code applies.
 pub const BMI_EIO: c_int = 4 | 0x4000_0080;
 /// As the C library's `ENXIO`.
 pub const BMI_ENXIO: c_int = 5 | 0x4000_0080;
@@ -126,7 +126,7 @@ pub const BMI_EDEADLK: c_int = 22 | 0x4000_0080;
 pub const BMI_ENAMETOOLONG: c_int = 23 | 0x4000_0080;
 /// As the C library's `ENOLCK`.
 pub const BMI_ENOLCK: c_int = 24 | 0x4000_0080;
-/// An info key this method does not have.
+/// The method does not have this info key.
 pub const BMI_ENOSYS: c_int = 25 | 0x4000_0080;
 /// As the C library's `ENOTEMPTY`.
 pub const BMI_ENOTEMPTY: c_int = 26 | 0x4000_0080;
@@ -196,7 +196,7 @@ pub const BMI_EALREADY: c_int = 57 | 0x4000_0080;
 pub const BMI_EACCES: c_int = 58 | 0x4000_0080;
 /// As the C library's `ECONNRESET`.
 pub const BMI_ECONNRESET: c_int = 59 | 0x4000_0080;
-/// Called off with `cancel`.
+/// Cancelled by `cancel`.
 pub const BMI_ECANCEL: c_int = 1 | 0x6000_0080;
 /// A device could not be started.
 pub const BMI_EDEVINIT: c_int = 2 | 0x6000_0080;

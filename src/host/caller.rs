@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   stack:  ours, ours, ... | libbmi.so | libna_plugin_bmi.so, ...
-//!                             `- the first frame that is not of our own object: dladdr --> dlopen(NOLOAD)
+//!                             `- the first frame outside of this object: dladdr --> dlopen(NOLOAD)
 //! ```
 
 use libc::{Dl_info, c_int, c_void};
@@ -15,17 +15,17 @@ use std::ptr;
 pub(super) struct Library(*mut c_void);
 
 impl Library {
-    /// The address of a symbol in the library, in one that it needs, or else wherever it is visible from here.
+    /// Looks up a symbol in the library and those that it needs, then in the global scope.
     pub(super) fn symbol(self, name: &CStr) -> Option<*mut c_void> {
         let found = [self.0, libc::RTLD_DEFAULT].map(|handle| {
-            // SAFETY: `name` is a C string; the handle is one of dlopen's, which is never closed, or RTLD_DEFAULT.
+            // SAFETY: `name` is a C string; the handle came from dlopen and is never closed, or is RTLD_DEFAULT.
             unsafe { libc::dlsym(handle, name.as_ptr()) }
         });
         found.into_iter().find(|address| !address.is_null())
     }
 }
 
-/// The caller's.
+/// Returns the library that called this one.
 pub(super) fn library() -> Library {
     let mut search = Search {
         own: object(library as *const c_void).map(|info| info.dli_fbase),
@@ -36,8 +36,8 @@ pub(super) fn library() -> Library {
     let Some(caller) = search.caller else {
         return Library(libc::RTLD_DEFAULT);
     };
-    // SAFETY: the name is the loader's own and stays while the object is loaded, which its caller's frame
-    // on this stack ensures. Nothing is loaded. The program itself has no such name.
+    // SAFETY: the name belongs to the loader and stays valid while the object is loaded, which its frame on this stack
+    // ensures. Nothing is loaded. The program itself has no such name.
     let handle = unsafe {
         let known = libc::dlopen(caller.dli_fname, libc::RTLD_NOLOAD | libc::RTLD_LAZY);
         if known.is_null() {
@@ -50,16 +50,16 @@ pub(super) fn library() -> Library {
     Library(handle)
 }
 
-/// The walk up the stack.
+/// State of the walk up the stack.
 struct Search {
     own: Option<*mut c_void>,
     caller: Option<Dl_info>,
 }
 
-/// The loaded object in which an address lies.
+/// Returns the loaded object that contains an address.
 fn object(address: *const c_void) -> Option<Dl_info> {
     let mut info = MaybeUninit::<Dl_info>::zeroed();
-    // SAFETY: any address may be asked about; all bits zero is a value of the struct.
+    // SAFETY: dladdr takes any address; all bits zero is a value of the struct.
     unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }
 }
 

@@ -1,4 +1,4 @@
-//! How the hosts' BMI differ, for the method.
+//! Differences between the hosts' BMI, for the method.
 //!
 //! ```text
 //!   OrangeFS           \
@@ -13,21 +13,21 @@ use std::sync::OnceLock;
 /// Facts about a host's BMI.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Bytes from the beginning of an operation to the address that the host reads: 72 or 80.
+    /// Offset in an operation of the address that the host reads, in bytes: 72 or 80.
     pub addr_at: usize,
-    /// Operations before the id of one that is over is used again: more for hosts that cancel late.
+    /// Number of operations before a completed one's id is reused: more for hosts that cancel late.
     pub reuse_delay: u32,
-    /// The largest class of an unexpected message; 0: the host knows none.
+    /// Largest class of an unexpected message; 0: the host has no classes.
     pub class_max: u8,
     /// Longest address string that the host passes, its NUL included.
     pub max_addr_len: usize,
-    /// The host may listen without naming an endpoint: it asks afterwards where that is.
+    /// Whether the host may listen without naming an endpoint, and asks afterwards for the number.
     pub listens_anywhere: bool,
-    /// The host drops its addresses after `finalize`.
+    /// Whether the host drops its addresses after `finalize`.
     pub drops_addresses: bool,
 }
 
-/// OrangeFS, as far as the method is concerned.
+/// Facts about OrangeFS.
 const DEFAULT: Facts = Facts {
     addr_at: 72,
     reuse_delay: 32,
@@ -39,12 +39,12 @@ const DEFAULT: Facts = Facts {
 
 static HOST: OnceLock<&'static Facts> = OnceLock::new();
 
-/// The host is this one. The first call counts: a library has one host.
+/// Sets the host. Only the first call counts: a library has one host.
 pub fn is(facts: &'static Facts) {
     HOST.get_or_init(|| facts);
 }
 
-/// The host: OrangeFS, if no other has said so.
+/// Returns the host's facts: OrangeFS's unless another host was set.
 #[inline]
 pub fn facts() -> &'static Facts {
     HOST.get_or_init(|| &DEFAULT)

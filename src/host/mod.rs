@@ -6,16 +6,16 @@
 //!                                    v
 //!   dlsym in the caller's library, bmi_method_addr_reg_callback, _forget_callback, gossip
 //!   then everywhere ---------------> |
-//!                                    |  not there
+//!                                    |  not found
 //!                                    v
 //!                                  a number of our own: a plain C server works
 //! ```
 //!
-//! The caller's library is searched first: a process may have two hosts, or one that was loaded
-//! with RTLD_LOCAL, as Mercury loads its plugin.
+//! The caller's library is searched first: a process may have two hosts, or one that was loaded with RTLD_LOCAL, as
+//! Mercury loads its plugin.
 //!
-//! The library has no undefined host symbol: shared libraries of Rust bind everything when they
-//! are loaded, and outside a host that would fail (docs/hosts.md, Linking).
+//! The library has no undefined host symbol: Rust's shared libraries bind all symbols on loading, which would fail
+//! outside a host (docs/hosts.md, Linking).
 //!
 //! Owns: the pointers to the host's functions and data.
 //! Out of scope: peers, log levels.
@@ -33,7 +33,7 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The host's logger, where there is one.
+/// The host's logger.
 #[derive(Clone, Copy)]
 pub struct Gossip {
     /// `gossip_err`.
@@ -45,37 +45,37 @@ pub struct Gossip {
     facility: *const c_int,
 }
 
-// SAFETY: functions, and words of the host that live as long as the process and may be read from
-// any thread (the host itself reads and writes them without a lock).
+// SAFETY: functions, and words of the host that live as long as the process and may be read from any thread (the host
+// itself reads and writes them without a lock).
 unsafe impl Send for Gossip {}
 // SAFETY: as above.
 unsafe impl Sync for Gossip {}
 
-/// The bit of `gossip_debug_mask` that is for this method.
+/// Bit of `gossip_debug_mask` for this method.
 pub const GOSSIP_BMI_DEBUG_MX: u64 = 1 << 50;
 
 type RegAddr = unsafe extern "C" fn(addr: *mut bmi_method_addr) -> BMI_addr_t;
 type ForgetAddr = unsafe extern "C" fn(addr: BMI_addr_t) -> c_int;
 
-/// The last argument of `bmi_mx_set_host`.
+/// Last argument of `bmi_mx_set_host`.
 static GIVEN: RwLock<Option<bmi_mx_host>> = RwLock::new(None);
 
-/// The results of `dlsym`.
+/// Results of `dlsym`.
 struct Found {
     reg_addr: Option<RegAddr>,
     forget_addr: Option<ForgetAddr>,
     gossip: Option<Gossip>,
 }
 
-/// Looked for in the first call from C, so that its caller is the host.
+/// Returns the results, looking them up in the first call from C, whose caller is the host.
 fn found() -> &'static Found {
     static FOUND: OnceLock<Found> = OnceLock::new();
     FOUND.get_or_init(|| {
         let host = caller::library();
         let reg_addr = host.symbol(c"bmi_method_addr_reg_callback");
         let forget_addr = host.symbol(c"bmi_method_addr_forget_callback");
-        // SAFETY: the host's functions of these names have these signatures
-        // (docs/hosts.md, Layouts); no other functions have these names.
+        // SAFETY: the host's functions of these names have these signatures (docs/hosts.md, Layouts); no other
+        // functions have these names.
         unsafe {
             Found {
                 reg_addr: reg_addr.map(|p| std::mem::transmute::<*mut c_void, RegAddr>(p)),
@@ -92,7 +92,7 @@ fn find_gossip(host: caller::Library) -> Option<Gossip> {
     let mask = host.symbol(c"gossip_debug_mask")?;
     let on = host.symbol(c"gossip_debug_on")?;
     let facility = host.symbol(c"gossip_facility")?;
-    // SAFETY: signatures and types of the host's logger (section 6.1).
+    // SAFETY: signatures and types of the host's logger (docs/hosts.md, Layouts).
     unsafe {
         Some(Gossip {
             error: std::mem::transmute::<
@@ -110,20 +110,20 @@ fn find_gossip(host: caller::Library) -> Option<Gossip> {
     }
 }
 
-/// Whether [`register_addr`] has a host to call.
+/// Returns whether [`register_addr`] has a host function to call.
 pub fn is_there() -> bool {
     pair().0.is_some()
 }
 
-/// Uses these functions instead of those that `dlsym` finds; `None` goes back to them.
+/// Uses these functions instead of those that `dlsym` finds; `None` returns to the latter.
 pub fn set_host(host: Option<bmi_mx_host>) {
     *GIVEN.write() = host;
-    // The caller is the host now; what is missing may be wanted first by another thread.
+    // Look up now, while the caller is the host: another thread may be the first to need a missing function.
     found();
 }
 
-/// The functions that get and give back names of peers. Both are given or both looked up: the names that
-/// one host has given mean nothing to another.
+/// Returns the functions that register and forget peers. Both are given or both looked up: one host's ids mean nothing
+/// to another.
 fn pair() -> (Option<RegAddr>, Option<ForgetAddr>) {
     let given = *GIVEN.read();
     match given {
@@ -134,21 +134,21 @@ fn pair() -> (Option<RegAddr>, Option<ForgetAddr>) {
     }
 }
 
-/// The logger that `bmi_mx_set_host` was given.
+/// Returns the logger passed to `bmi_mx_set_host`.
 pub fn given_log() -> Option<unsafe extern "C" fn(level: c_int, line: *const c_char)> {
     GIVEN.read().as_ref().and_then(|host| host.log)
 }
 
-/// The host's own logger.
+/// Returns the host's own logger.
 pub fn gossip() -> Option<&'static Gossip> {
     found().gossip.as_ref()
 }
 
-/// Makes a peer that connected to us known to the host and returns the host's name for it: 0 when
-/// the host has no memory. Without a host it is a number of our own, different for each.
+/// Registers a peer that connected to this process, and returns the host's id for it: 0 if the host is out of memory.
+/// Without a host the id is a unique number of this library.
 ///
-/// Only from inside test calls, once per address, and without locks held: OrangeFS takes no lock
-/// of its own here, and a host may call back.
+/// Called only from inside test calls, once per address, and without locks held: OrangeFS takes no lock of its own
+/// here, and a host may call back.
 ///
 /// # Safety
 ///
@@ -162,7 +162,7 @@ pub unsafe fn register_addr(addr: *mut bmi_method_addr) -> BMI_addr_t {
     }
 }
 
-/// Tells the host that the peer of that name is dead, so that it may drop the address.
+/// Tells the host that the peer with that id is lost, so that it may drop the address.
 pub fn forget_addr(name: BMI_addr_t) {
     if let Some(forget) = pair().1 {
         let _off = CancellationDisabled::new();
@@ -171,18 +171,17 @@ pub fn forget_addr(name: BMI_addr_t) {
     }
 }
 
-/// Ids for peers when the host gives none. They begin far from small numbers so that they stand out
-/// in a log.
+/// Returns a peer id for use without a host. Large enough to stand out in a log.
 fn next_own_name() -> BMI_addr_t {
     static NEXT: AtomicI64 = AtomicI64::new(1 << 40);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Gossip {
-    /// Whether debug lines of this method are wanted now.
+    /// Returns whether debug lines of this method are wanted now.
     pub fn debug_wanted(&self) -> bool {
-        // SAFETY: words of the host's, aligned and always mapped. Volatile, because the host
-        // changes them without telling.
+        // SAFETY: words of the host, aligned and always mapped. Volatile, because the host changes them without
+        // synchronization.
         unsafe {
             self.on.read_volatile() != 0
                 && self.facility.read_volatile() != 0
@@ -196,7 +195,7 @@ impl Gossip {
         unsafe { (self.error)(c"%s\n".as_ptr(), line.as_ptr()) };
     }
 
-    /// Writes a line of another level, with a letter for it, whether or not debug lines are wanted.
+    /// Writes a line with a letter for its level, whether or not debug lines are wanted.
     pub fn debug(&self, letter: u8, line: &CStr) {
         let letter = letter as c_char;
         // SAFETY: as above.

@@ -1,6 +1,6 @@
 //! The method on a real machine, in its slot.
 //!
-//! Owns: what a slot keeps beside the method.
+//! Owns: the slot's persistent state.
 
 use super::{NOTIFYING, lifecycle, names, not_initialized};
 use crate::buffer;
@@ -20,22 +20,23 @@ pub(super) type HostMethod = Method<HostPorts, MonotonicClock>;
 /// The state behind the lock.
 pub(super) type HostSlot = Slot<HostMethod>;
 
-/// A state that outlives a method.
+/// State that outlives a method.
 #[derive(Default)]
 pub struct PersistentState {
-    /// The name to listen on, whose host need not be one, and our interface.
+    /// Name that a server listens on, and this endpoint's interface; `None` for a client. The host in the name need not
+    /// resolve.
     pub(super) listen: Option<(PeerName, NicId)>,
-    /// The time that the last messages may take to leave.
+    /// Time that the last messages may take to leave.
     pub(super) shutdown: Duration,
-    /// A thread resolves names again.
+    /// Whether a thread is resolving names again.
     pub(super) resolving: bool,
-    /// Calls in a row that found what they asked for and left the poll out.
+    /// Number of calls in a row that found a result without polling.
     pub(super) unpolled: u32,
 }
 
-/// The slot of a call that wants a method.
+/// Access to the method for calls that need one.
 pub(super) trait Running {
-    /// The method.
+    /// Returns the method, or an error if none is initialized.
     fn method(&mut self) -> Result<&mut HostMethod, Box<Error>>;
 }
 

@@ -4,11 +4,11 @@
 //!   initialize --> start --> in use --> finalize
 //!                             |  fork
 //!                             v
-//!                        inherited --open_anew------> in use, over ports of the child's own
+//!                        inherited --open_anew------> in use, over the child's own ports
 //!                             `------drop_inherited-> not initialized
 //! ```
 //!
-//! Threads start and end the method one at a time, with a lock of the instance's for that.
+//! A lock of the instance makes threads start and end the method one at a time.
 //!
 //! Out of scope: calls of the running method.
 
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The time that `finalize` waits for threads that are in a function of the host's.
+/// Time that `finalize` waits for threads inside a host function.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Starts the method. See `BMI_mx_initialize`.
@@ -67,7 +67,7 @@ pub fn initialize(
             Some((addr, known))
         }
     };
-    // In a child of fork this is another life than the one it has from its parent.
+    // A child of fork opens an endpoint of its own and drops the inherited one.
     if !instance.shared.is_mine() {
         instance.shared.lock().drop_inherited(&instance.shared);
     }
@@ -109,7 +109,7 @@ fn start(
         Error::open(&name, &reason)
     })?;
     let own = own_name(options.board, identity);
-    // Others know a server by its number.
+    // Clients know a server by its number.
     let again = match listen {
         Some(_) => EndpointChoice::Exact(identity.endpoint),
         None => EndpointChoice::Any,
@@ -121,7 +121,7 @@ fn start(
     let mut method = build(settings, own.to_string(), endpoint_config, identity, ports);
     address::begin(method_id);
     if let Some((addr, address)) = &listen {
-        // Whatever its host is called, it is this one.
+        // Whatever the host in its name resolves to, the address is this endpoint's.
         address.set_nic(identity.nic);
         method.attach(addr.as_ptr(), address, vec![identity.nic], false)?;
     }
@@ -139,7 +139,7 @@ fn start(
     Ok(())
 }
 
-/// The method over these ports. By itself, for what is moved here lies on the stack several times.
+/// Makes the method over these ports. Not inlined: the values moved here take several copies on the stack.
 #[inline(never)]
 fn build(
     settings: Settings,
@@ -153,7 +153,7 @@ fn build(
     Box::new(Method::new(settings, name, endpoint))
 }
 
-/// A server that listens on all addresses may be called anything; like another machine most are by mistake.
+/// Warns of a listen address on another machine: legal for a server on all addresses, but usually a mistake.
 fn warn_of_another_machine(address: &Address) {
     let name = &address.name;
     let what = match address.nic() {
@@ -167,7 +167,7 @@ fn warn_of_another_machine(address: &Address) {
     log::warn!("{name}: {what}; listening on all addresses");
 }
 
-/// The name under which an endpoint calls its peers.
+/// Returns the name by which an endpoint introduces itself.
 pub(super) fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
     PeerName {
         host: nic::machine_name().to_owned(),
@@ -177,7 +177,7 @@ pub(super) fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
     }
 }
 
-/// There is no endpoint, or after a fork no other one.
+/// Reports that no endpoint could be opened, or reopened after a fork.
 pub(super) fn no_endpoint(reason: SlotError) -> Box<Error> {
     match reason {
         SlotError::Ports(reason) => Error::open("the endpoint of before the fork", &reason),
@@ -206,14 +206,14 @@ fn open_options(listen: Option<&Address>, config: &Config) -> OpenOptions {
     OpenOptions {
         board: listen.and_then(|name| name.board),
         address,
-        // Peers that know us by that name come over it or not at all.
+        // Peers that use that route in its name have no fallback.
         required: listen.map_or(Route::AUTO, |name| name.route),
         ..config.mx.open_options(endpoint)
     }
 }
 
-/// The address in a server's name, or the one that its name stands for if this machine has it: there its peers
-/// look for it.
+/// Returns the address in a server's name, or the one that its name resolves to if this machine has it: its peers
+/// connect there.
 fn own_address(listen: &Address) -> Option<IpAddr> {
     let name = &listen.name;
     let named = || {
@@ -237,7 +237,7 @@ pub fn finalize() -> Result<(), Box<Error>> {
     let (open, shutdown) = {
         let mut slot = shared.lock();
         slot.method()?;
-        // Nothing is closed or written any more if it is.
+        // Detect closed descriptors first: then nothing may be closed or written.
         slot.check_lost();
         (slot.take(), slot.persistent.shutdown)
     };
@@ -252,7 +252,7 @@ pub fn finalize() -> Result<(), Box<Error>> {
         }
         None => {}
     }
-    // The host drops its addresses next, and none of them is named to it afterwards.
+    // The host drops its addresses next, and none may be registered afterwards.
     linger(LINGER, || {
         let telling = NOTIFYING.load(Ordering::Acquire) > 0;
         telling.then(|| (false, WakeDescriptors::default()))
@@ -269,7 +269,7 @@ fn finalized() {
     log::info!("finalized");
 }
 
-/// Lets sends go that are complete and still wait for their links, for a bounded time.
+/// Polls until buffered sends, complete for the host, have left, for a bounded time.
 fn deliver(method: &mut HostMethod, at_most: Duration) {
     linger(at_most, || {
         let busy = method.progress();
@@ -278,7 +278,7 @@ fn deliver(method: &mut HostMethod, at_most: Duration) {
     });
 }
 
-/// Lets what was sent last leave, for a bounded time.
+/// Polls until the last packets have left and the links are closed, for a bounded time.
 fn leave(method: &mut HostMethod, at_most: Duration) {
     linger(at_most, || {
         let busy = method.leave();

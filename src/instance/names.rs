@@ -1,25 +1,25 @@
-//! The thread that resolves names again: the resolver may block for seconds, and no call of the host's but
-//! look-up may.
+//! The thread that resolves names again: the resolver may block for seconds, and of the host's calls only look-up may
+//! block.
 //!
 //! ```text
-//!   a call, or the helper thread, finds questions --> none at work: a thread --> resolver --> answer
-//!                                                                     ^  `-- more questions --'
+//!   a call, or the helper thread, finds questions --> no thread yet: start one --> resolver --> answer
+//!                                                                       ^  `-- more questions --'
 //! ```
 //!
-//! The thread lives while there are questions. A child of `fork` does not have it, and begins its own.
+//! The thread ends when no questions are left. A child of `fork` does not have it, and starts its own.
 
 use super::life::PersistentState;
 use super::own_instance;
 use mx_sys::{nic, thread};
 
-/// Lets the questions of a method be answered.
+/// Starts a thread that answers the method's questions, unless one is running.
 #[cold]
 pub(super) fn resolve(beside: &mut PersistentState) {
     if beside.resolving {
         return;
     }
     match thread::start("mx-names", thread::RESOLVER_STACK, run) {
-        // It ends by itself.
+        // The thread ends by itself.
         Ok(_) => beside.resolving = true,
         Err(error) => log::debug!("no thread to resolve names again: {error}"),
     }

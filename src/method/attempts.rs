@@ -1,13 +1,13 @@
-//! Connecting to a peer: at its addresses one after the other, each beside those that have no answer yet (RFC 8305).
+//! Connecting to a peer: attempts at its addresses start one after the other, beside those still unanswered (RFC 8305).
 //!
 //! ```text
-//!   post --> attempt at the first address <-- that cuts the connection: once more
-//!               | 250 ms without an answer, or it has failed
+//!   post --> attempt at the first address <-- if the peer cuts the connection: once more
+//!               | 250 ms without an answer, or a failure
 //!               v
 //!            attempt at the next ... --none left--> the name is resolved again, each second
 //!
-//!   one is accepted --> the others are called off --> handshake (connect.rs)
-//!   all have failed --> DISCONNECT, with the cause that says most
+//!   one is accepted --> the others are cancelled --> handshake (connect.rs)
+//!   all have failed --> DISCONNECT, with the most informative cause
 //! ```
 //!
 //! Owns: the order of attempts.
@@ -26,14 +26,14 @@ use mx_proto::{Clock, NicId, Outcome, RemoteId, RequestId, Status, Target};
 use mx_sys::UserMemory;
 use std::time::Duration;
 
-/// The interval of questions for a peer's name once all its addresses have been tried.
+/// Interval between look-ups of a peer's name after all its addresses have been tried.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// The bit that tells the word of this reminder from that of a handshake's time-out.
+/// Bit that tells this reminder's word from that of a handshake's time-out.
 pub(super) const NEXT: u64 = 1 << 63;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Connects to a peer; `cut`: the end of the connection before, if it was cut before READY.
+    /// Connects to a peer. `cut`: how the previous connection ended, if it was cut before READY.
     pub(crate) fn begin_connect(
         &mut self,
         key: PeerKey,
@@ -56,8 +56,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(())
     }
 
-    /// Begins the attempt at the next address that lets itself be connected to, and sets the time of the one after it.
-    /// If there is none, returns why the first of those that remained does not.
+    /// Begins an attempt at the next address that accepts one, and schedules the attempt after it. Returns the first
+    /// error if none does.
     fn begin_next(&mut self, key: PeerKey) -> Result<(), ConnectError> {
         let mut first = None;
         while let Some(peer) = self.peers().get(key)
@@ -99,7 +99,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         connect.map(|_| ())
     }
 
-    /// Sets the time at which something is done if no attempt has been accepted or has failed before.
+    /// Schedules the next attempt, or the next look-up of the name, in case no attempt succeeds or fails before.
     fn set_next(&mut self, key: PeerKey) {
         let now = self.endpoint.clock().now();
         let Some(peer) = self.peers_mut().get_mut(key) else {
@@ -119,7 +119,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The time of a reminder has come; false: it is not of this kind.
+    /// Handles a reminder that is due. Returns false if it is not of this kind.
     pub(super) fn on_next_due(&mut self, word: u64) -> bool {
         if word & NEXT == 0 {
             return false;
@@ -127,7 +127,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let key = PeerKey::from_word(word & !NEXT);
         let now = self.endpoint.clock().now();
         let peer = self.peers_mut().get_mut(key);
-        // Another one may have been set meanwhile.
+        // Another reminder may have been set meanwhile.
         if peer.is_none_or(|peer| {
             let next = &mut peer.attempts.next;
             next.take_if(|(at, _)| *at <= now).is_none()
@@ -141,11 +141,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         true
     }
 
-    /// A transport connect is over.
+    /// Handles the completion of a transport connect.
     pub(super) fn on_connected(&mut self, key: PeerKey, op: RequestId, how: &Outcome) {
         let peer = self.peers_mut().get_mut(key);
         let Some(attempt) = peer.and_then(|peer| peer.attempts.of(op)) else {
-            // It was called off when the answer was there already: the peer never hears of this session.
+            // Cancelled after the peer had accepted: close the session, which the host never sees.
             if how.status == Status::Success {
                 self.endpoint.disconnect(how.remote);
             }
@@ -163,7 +163,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                         .begin_attempt(key, nic, Some(Cause::Unreachable))
                         .is_ok() => {}
             status => {
-                // A peer that had accepted the attempt before can be reached.
+                // The peer accepted the earlier attempt, so it is reachable: report how that one ended.
                 let cause = match (status, cut) {
                     (Status::Unreachable, Some(cut)) => cut,
                     (status, _) => Cause::of_connect(status),
@@ -173,7 +173,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The first attempt is accepted: nothing of the others goes on.
+    /// Continues with the first accepted attempt, and cancels the others.
     fn on_accepted(&mut self, key: PeerKey, attempt: Attempt, remote: RemoteId) {
         if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.reached = Some(attempt.nic);
@@ -185,7 +185,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Calls off the attempts that are under way but at the interfaces to be kept.
+    /// Cancels the attempts in progress, except at interfaces to `keep`.
     pub(super) fn call_off(&mut self, key: PeerKey, keep: impl Fn(NicId) -> bool) {
         let peer = self.peers_mut().get_mut(key);
         let gone = peer.map(|peer| peer.attempts.retain(keep));
@@ -194,8 +194,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The name of an address object, and of its whole peer, stands for these interfaces now. While that is connected
-    /// to, the attempts at others are called off, and those that are new are tried as well.
+    /// Stores new interfaces for an address object's name, and so for its peer. While the peer is being connected to,
+    /// attempts at other interfaces are cancelled, and new ones are tried.
     pub(super) fn on_addresses(
         &mut self,
         key: PeerKey,
@@ -223,7 +223,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// An attempt has failed: the next begins at once.
+    /// Records a failed attempt: the next begins at once.
     fn on_failed(&mut self, key: PeerKey, op: RequestId, cause: Cause) {
         if let Some(peer) = self.peers_mut().get_mut(key)
             && let Some(attempt) = peer.attempts.of(op)
@@ -235,7 +235,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.go_on(key);
     }
 
-    /// Begins the next attempt, if there is one; if all have failed the peer is disconnected.
+    /// Begins the next attempt; disconnects the peer if all have failed.
     fn go_on(&mut self, key: PeerKey) {
         let none_left = self.begin_next(key).is_err();
         let attempts = self.peers().get(key).map(|peer| &peer.attempts);

@@ -6,20 +6,18 @@
 //!                            '-- a send that fails now, if nothing has been popped meanwhile
 //! ```
 //!
-//! Sends are reported before receives that fail with them:
-//! OrangeFS posts the receive of an answer before the request, and its client waits for ever if it hears of
-//! the failed receive first (docs/hosts.md, Calls). Every completion passes here, so it does not matter
-//! which queue an operation was in, or why it ended.
+//! Sends are reported before receives that fail with them: OrangeFS posts the receive of an answer before the request,
+//! and its client hangs if it gets the failed receive first (docs/hosts.md, Calls). Every completion passes here,
+//! whichever queue an operation was in and whatever ended it.
 //!
-//! A receive that the host can have had, because it has popped something since, is not overtaken any more:
-//! none waits for ever behind sends that fail one after the other.
+//! Once the host has popped a completion, later failed sends no longer overtake the failed receives before them:
+//! otherwise sends that fail one after the other could delay a receive for ever.
 //!
-//! A send that is posted for an exchange whose receive waits here, failed, fails with it: the peer may refuse
-//! between the two posts, and the host would hear of the receive while the send is under way.
+//! A send that is posted while the failed receive of its exchange waits here fails, too: the peer may reject between
+//! the two posts, and the host would get the receive while the send is in progress.
 //!
 //! Owns: the list of one context.
-//! Cost: O(1), and nothing for a success; but a send that is posted while failed receives wait looks at all
-//! completions.
+//! Cost: O(1), and nothing for a success; but a send posted while failed receives wait scans all completions.
 
 use super::{Host, PostKind};
 use crate::op::blocks::Blocks;
@@ -28,49 +26,49 @@ use libc::c_void;
 use mx_proto::RequestId;
 use mx_proto::ops::{List, OpStorage, Ops};
 
-/// The end of one operation, as the host hears of it.
+/// Completion of one operation, as the host gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// Its id, stale from now on.
+    /// Id of the operation, stale from now on.
     pub id: i64,
     /// 0, or a negative BMI code.
     pub error: i32,
     /// Bytes transferred.
     pub size: i64,
-    /// The host's word.
+    /// The host's pointer.
     pub user_ptr: *mut c_void,
 }
 
-/// See the module.
+/// Completed operations of one context; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Completions {
     list: List,
     overtaken: Option<Overtaken>,
 }
 
-/// Failed receives that wait, and that a failed send is put before.
+/// Failed receives that the host has not got, which a failed send may overtake.
 #[derive(Debug)]
 struct Overtaken {
-    /// The oldest of them.
+    /// Oldest of these receives.
     oldest: RequestId,
-    /// The first of the list: if it is another one, something has been popped since.
+    /// First completion of the list: if it has changed, something has been popped.
     first: Option<RequestId>,
 }
 
 impl Completions {
-    /// The number of completions.
+    /// Returns the number of completions.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Takes the first one out.
+    /// Removes and returns the first completion.
     #[inline]
     pub(super) fn pop(&mut self, ops: &mut Ops<Host>) -> Option<Done> {
         ops.pop(&mut self.list, done_at)
     }
 
-    /// Takes that one out, which is in the list.
+    /// Removes and returns the completion of `op`, which is in the list.
     #[inline]
     pub(super) fn take(&mut self, ops: &mut Ops<Host>, op: RequestId) -> Done {
         let done = done_at(ops.places(), op.index());
@@ -79,14 +77,13 @@ impl Completions {
         done
     }
 
-    /// An operation has succeeded.
+    /// Appends a successful operation.
     #[inline(always)]
     pub(super) fn append(&mut self, ops: &mut Ops<Host>, op: RequestId) {
         ops.append_completed(&mut self.list, op);
     }
 
-    /// The code of a failed receive that waits, and of which `is_of` says that it is wanted; if a send that
-    /// fails now would be put before it.
+    /// Returns the code of a failed receive for which `is_of` is true, if a send that fails now would overtake it.
     #[cold]
     pub(super) fn failed_receive(
         &self,
@@ -103,13 +100,13 @@ impl Completions {
         failed.map(|word| word.error)
     }
 
-    /// Whether a failed receive may wait.
+    /// Returns whether a failed receive may be waiting.
     #[inline(always)]
     pub(super) fn has_failed_receives(&self) -> bool {
         self.overtaken.is_some() && !self.list.is_empty()
     }
 
-    /// A receive, or else a send, has failed.
+    /// Adds a failed operation. `receives`: whether it is a receive.
     pub(super) fn append_failed(&mut self, ops: &mut Ops<Host>, op: RequestId, receives: bool) {
         let first = ops.first(&self.list);
         let overtaken = self.overtaken.take();
@@ -125,7 +122,7 @@ impl Completions {
     }
 }
 
-/// The completion for the host of the operation at a place.
+/// Returns the host's completion of the operation at a place.
 #[inline]
 fn done_at(places: &Blocks, place: u32) -> Done {
     let word = places.data(place);
@@ -149,14 +146,14 @@ mod tests {
         Ok(usize),
         Send(usize),
         Recv(usize),
-        /// So many of the context.
+        /// The host tests the context for that many.
         Pop(usize),
         /// The host tests one operation.
         Take(usize),
     }
     use Step::{Ok, Pop, Recv, Send, Take};
 
-    /// The order in which the host gets them: at the end, all that are left.
+    /// Returns the order in which the host gets the operations, popping all that are left at the end.
     fn order(steps: &[Step]) -> Vec<usize> {
         let mut ops = Ops::<Host>::default();
         let mut list = Completions::default();
@@ -221,7 +218,7 @@ mod tests {
         assert_eq!(order(&popped), [2, 1, 3, 5, 4]);
         let all_popped = [Recv(1), Pop(1), Send(2), Recv(3), Send(4)];
         assert_eq!(order(&all_popped), [1, 2, 4, 3]);
-        // The oldest one was tested by itself.
+        // The oldest receive was tested by itself.
         assert_eq!(
             order(&[Ok(1), Recv(2), Recv(3), Take(2), Send(4)]),
             [2, 1, 3, 4]

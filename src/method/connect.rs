@@ -1,17 +1,17 @@
 //! The handshake, step by step (docs/hosts.md, Handshake of the C method).
 //!
 //! ```text
-//!   we call                                        they call
-//!   post: transport connect, greeting in it        greeting arrives: a new peer, READY
-//!   done: the answer's greeting: READY             greeting in the answer
+//!   this method connects                           the peer connects
+//!   post: transport connect with greeting          greeting arrives: a new peer, READY
+//!   done: greeting in the answer: READY            greeting in the answer
 //!
-//!   a C bmi_mx says nothing in its hello
+//!   the C bmi_mx has no greeting in its hello
 //!   done: CONN_REQ ->                              CONN_REQ arrives: a new peer, READY
 //!   CONN_ACK arrives: READY                        CONN_ACK ->
 //! ```
 //!
-//! A call is a session and a peer. Two processes that call each other are two peers to each other, each with a session of
-//! its own, as over `bmi_tcp`; a peer that has called is never called back.
+//! Each connection is one session and one peer. Two processes that connect to each other are two peers to each other,
+//! each with its own session, as over `bmi_tcp`; a peer that has connected is never called back.
 //!
 //! Operations posted before READY are pending, and are then posted in the same order.
 
@@ -35,8 +35,8 @@ use mx_proto::{
 use mx_sys::{MallocBuffer, UserMemory};
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// The peer an address object stands for, found or made: that of the first of the interfaces that its name
-    /// stands for. `looked_up`: the host has it from a look-up, not from `initialize`.
+    /// Returns the peer of an address object, making it if necessary, at the first of the interfaces that the name
+    /// resolves to. `looked_up`: the object comes from a look-up, not from `initialize`.
     pub fn attach(
         &mut self,
         addr: *mut bmi_method_addr,
@@ -50,7 +50,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(&nic) = nics.first() else {
             return Err(Error::unknown_address(addr));
         };
-        // The one that we listen on need not say which it is.
+        // The listen address may have no endpoint number.
         let own = self.endpoint.identity().endpoint;
         let target = Target {
             nic,
@@ -75,8 +75,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         key.ok_or_else(|| Error::new(BMI_ENOMEM, format!("all {limit} peer ids are in use")))
     }
 
-    /// A connection of ours was cut while CONN_REQ waited for its answer. Connects again; false when that has been
-    /// done.
+    /// Connects again after the connection was cut while CONN_REQ waited for its answer. Returns false if that was the
+    /// second time.
     pub(super) fn retry(&mut self, key: PeerKey, cause: Cause) -> bool {
         let Some(peer) = self.peers().get(key) else {
             return false;
@@ -88,7 +88,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.begin_connect(key, Some(cause)).is_ok()
     }
 
-    /// The peer says nothing in its hello: sends CONN_REQ.
+    /// Sends CONN_REQ to a peer without a greeting in its hello.
     pub(super) fn on_reached(&mut self, key: PeerKey, remote: RemoteId, cut: Option<Cause>) {
         let Some(word) = self.endpoint.remote_context(remote) else {
             return self.disconnect(key, Cause::Reset);
@@ -104,7 +104,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.send_handshake(key, remote, bits, &body);
     }
 
-    /// The C method that we have called has called us, too, and has one state for both: the two peers are one.
+    /// Merges two peers: the C method that was connected to has connected, too, and keeps one state for both.
     fn has_called_before(&mut self, key: PeerKey, caller: PeerKey) {
         let (host, ops) = self.endpoint.split();
         let Some(peer) = host.peers.get_mut(key) else {
@@ -162,7 +162,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// A handshake message that had to wait has gone out, or not.
+    /// Handles the completion of a handshake message that had to wait.
     pub(super) fn on_handshake_sent(&mut self, key: PeerKey, how: &Outcome) {
         let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
@@ -171,15 +171,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         }
         peer.handshake_waits = false;
-        // That the remote is gone is told as an event of its own.
+        // The loss of a remote is reported as a separate event.
         if !matches!(how.status, Status::Success | Status::Unreachable) {
             self.disconnect(key, Cause::of_connect(how.status));
         }
     }
 
-    /// CONN_REQ or CONN_ACK.
+    /// Handles a CONN_REQ or CONN_ACK.
     pub(super) fn on_handshake(&mut self, message: &HandshakeMessage) {
-        // A remote that is gone has no identity any more.
+        // A lost remote has no identity.
         let Some(identity) = self.endpoint.remote_identity(message.remote) else {
             return;
         };
@@ -215,7 +215,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if self.peers().get(known).is_some() {
             return self.on_conn_req_again(known, ready);
         }
-        // For people only: who the peer is says its transport, not its name.
+        // Only for log messages: the transport identifies the peer, not its name.
         let (target, name) = (Target::auto(identity.nic, identity.endpoint), request.name);
         match self.peers_mut().add_caller(target, name.to_owned()) {
             Some(key) => self.become_ready(key, ready, true),
@@ -227,7 +227,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// CONN_REQ came over the connection of a peer.
+    /// Handles a CONN_REQ on a peer's existing connection.
     fn on_conn_req_again(&mut self, key: PeerKey, ready: Ready) {
         let Some(peer) = self.peers().get(key) else {
             return;
@@ -236,11 +236,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         let ready = Ready { remote, ..ready };
-        // It has forgotten us without leaving; what we have with it can go on.
+        // The peer has forgotten this process without disconnecting; their session continues.
         if matches!(peer.state, State::Ready(_)) && self.calls_again(key) {
             return;
         }
-        // One answer that has not gone out yet is the answer to this, too.
+        // An answer that has not been sent yet answers this request, too.
         let waits = self
             .peers()
             .get(key)
@@ -248,7 +248,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.become_ready(key, ready, !waits);
     }
 
-    /// The session of a peer, if `remote` is that or is joined with it.
+    /// Returns the session of a peer if `remote` is that session or joined with it.
     pub(super) fn session_of(&self, peer: &Peer, remote: RemoteId) -> Option<RemoteId> {
         let session = peer.state.remote()?;
         self.endpoint.are_joined(session, remote).then_some(session)
@@ -269,7 +269,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             (State::Wait(WaitState::Requested { remote, .. }), Answer::Accepted { tx_id }) => {
                 self.become_ready(key, Ready { remote, tx_id }, false);
             }
-            // CONN_REQ has told us all there is.
+            // CONN_REQ has brought the id already.
             (_, Answer::Accepted { .. }) => {}
             (_, refusal) => {
                 log::warn!("{} ({identity:?}): {refusal}", peer.name);
@@ -282,7 +282,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The handshake is finished: everything that waited goes out, in order.
+    /// Finishes the handshake: pending operations are posted, in order.
     pub(super) fn become_ready(&mut self, key: PeerKey, ready: Ready, acknowledge: bool) {
         let remote = ready.remote;
         self.endpoint.set_remote_context(remote, key.to_word());
@@ -298,7 +298,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.post_pending(key);
     }
 
-    /// Gives what is pending to the endpoint, if the peer is ready.
+    /// Posts pending operations to the endpoint, if the peer is ready.
     fn post_pending(&mut self, key: PeerKey) {
         loop {
             let (host, ops) = self.endpoint.split();
@@ -334,7 +334,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 }
 
-/// The completion code for an operation that the endpoint refused.
+/// Returns the completion code for an operation that the endpoint rejected.
 pub(crate) fn code_of_post(error: PostError) -> i32 {
     match error {
         PostError::UnknownRemote => Cause::Reset.code(),

@@ -1,8 +1,8 @@
 //! Operations of exchanges that a lost connection has cut ([`crate::peer::conversation`]).
 //!
 //! ```text
-//!   CUT   expected send      ends, and the provisional receives with it       -BMI_ENETRESET
-//!         receive            provisional, for one peer timeout at most        -BMI_ENETRESET
+//!   CUT   expected send      fails, and so do the provisional receives        -BMI_ENETRESET
+//!         receive            provisional, for at most one peer timeout        -BMI_ENETRESET
 //!         unexpected send    OPEN: provisional receives become ordinary
 //! ```
 
@@ -15,7 +15,7 @@ use mx_proto::{Clock, RemoteId, RequestId, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// An unexpected message is posted: what the host has posted for its exchange may wait.
+    /// Records that an unexpected message is posted: the receives of its exchange become ordinary.
     #[inline]
     pub(crate) fn open_conversation(&mut self, key: PeerKey) {
         let Some(peer) = self.peers_mut().get_mut(key) else {
@@ -33,7 +33,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// An unexpected message that came over `remote`'s connection is handed out.
+    /// Records that an unexpected message from `remote`'s connection is handed out.
     #[inline]
     pub(super) fn on_handed_out(&mut self, key: PeerKey, remote: RemoteId) {
         let Some(peer) = self.peers().get(key) else {
@@ -47,25 +47,25 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         if is_of_now {
-            // Receives that are provisional were posted for something else, and stay so.
+            // Receives that are provisional were posted for an earlier exchange, and stay so.
             peer.conversation = Conversation::Open;
         } else {
             peer.conversation.on_late_message();
         }
     }
 
-    /// An expected send of a conversation that is cut ends; nothing else of it can go on.
+    /// Fails an expected send of a cut conversation, and its provisional receives.
     #[cold]
     pub(crate) fn end_cut(&mut self, key: PeerKey, send: RequestId) {
         let code = Cause::Reset.code();
         self.fail(send, code);
         for op in self.provisional(key) {
-            // One that is provisional has the same code when its time is over.
+            // A provisional receive that times out gets the same code.
             self.endpoint.end(op, Status::Timeout);
         }
     }
 
-    /// A receive has been posted in a conversation that is cut.
+    /// Records a receive posted in a cut conversation as provisional.
     #[cold]
     pub(crate) fn on_provisional(&mut self, op: RequestId) {
         let Some(word) = self.op_data_mut(op) else {

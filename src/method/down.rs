@@ -1,13 +1,13 @@
 //! Loss of peers, and their reconnection.
 //!
 //! ```text
-//!   cause ---> DISCONNECT   of ours: pending operations complete, then those of the endpoint
-//!                  |        a loss:  those of the endpoint have completed; pending ones do
+//!   cause ---> DISCONNECT   by this method: pending operations complete, then those of the endpoint
+//!                  |        a loss:         those of the endpoint have completed; pending ones follow
 //!                  v
-//!                INIT       the next post starts a new connection; with a peer that has called it ends
+//!                INIT       the next post reconnects; a peer that had connected to us ends here
 //!                  |
 //!                  v  no address object, no message waiting
-//!                gone       its id waits, then is given out again
+//!               removed       its id is reused after a delay
 //! ```
 
 use super::attempts::NEXT;
@@ -21,7 +21,7 @@ use mx_proto::{Clock, RemoteId, RequestId, SessionId, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Every change of a peer's state.
+    /// Changes a peer's state; every change goes through here.
     pub(crate) fn move_to(&mut self, key: PeerKey, next: State) {
         let Some(peer) = self.peers().get(key) else {
             return;
@@ -65,8 +65,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Ends what there is with a peer: everything with it completes with `cause`, and the peer is told,
-    /// if it is still there. Does nothing in INIT.
+    /// Disconnects a peer: all its operations complete with `cause`, and the peer is told if reachable. Does nothing in
+    /// INIT.
     pub(crate) fn disconnect(&mut self, key: PeerKey, cause: Cause) {
         let (host, ops) = self.endpoint.split();
         let Some(peer) = host.peers.get_mut(key) else {
@@ -85,7 +85,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         if let Some(remote) = remote {
             let identity = self.endpoint.remote_identity(remote);
-            // All operations with it end before this returns.
+            // All its operations end before this returns.
             self.end_session(remote);
             if let Some(identity) = identity {
                 self.end_joined(key, identity.session);
@@ -96,7 +96,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.maybe_remove(key);
     }
 
-    /// The session of a C method's is over: those that were joined with it end, too.
+    /// Ends the sessions joined with a C method's ended session.
     pub(super) fn end_joined(&mut self, key: PeerKey, life: SessionId) {
         let is_joined =
             |remote: &RemoteId| self.endpoint.remote_context(*remote) == Some(key.to_word());
@@ -106,13 +106,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Ends a session, which is no peer's from now on.
+    /// Ends a session and detaches it from its peer.
     fn end_session(&mut self, remote: RemoteId) {
         self.endpoint.set_remote_context(remote, 0);
         self.endpoint.disconnect(remote);
     }
 
-    /// The host is to be told that the peer is dead, if it knows it and has not been told.
+    /// Schedules telling the host that the peer is lost, if the host knows it and has not been told.
     pub(super) fn tell_dead(&mut self, key: PeerKey) {
         if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
             && let HostRegistration::Known {
@@ -124,7 +124,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// An operation of the host's that the endpoint has and that is in no queue ends with this code.
+    /// Ends an operation, held by the endpoint in no queue, with this code.
     pub(crate) fn fail(&mut self, op: RequestId, code: i32) {
         if let Some(word) = self.op_data_mut(op) {
             word.set_end(code, 0);
@@ -132,7 +132,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.end(op, Status::Unreachable);
     }
 
-    /// Removes a peer that is not referenced any more.
+    /// Removes a peer that is no longer referenced.
     pub(crate) fn maybe_remove(&mut self, key: PeerKey) {
         let Some(peer) = self.peers().get(key) else {
             return;
@@ -145,7 +145,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The host has no more use for an address object. The last one takes its peer with it.
+    /// Drops an address object that the host no longer uses. The last one takes its peer with it.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
         if let Some(peer) = self.peers().at_addr(addr)
             && let HostRegistration::Known {
@@ -153,7 +153,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             } = peer.inbound
             && known == addr
         {
-            // The host has found out by itself, and its name for the peer means nothing any more.
+            // The host has noticed the loss itself, and its id of the peer is no longer valid.
             self.forgotten.retain(|forgotten| *forgotten != name);
         }
         let Some(key) = self.peers_mut().detach(addr) else {
@@ -172,8 +172,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// May the host drop the object of a peer that came to us? Yes when it is dead and nothing of
-    /// it is left.
+    /// Returns whether the host may drop the object of a peer that connected to this process: the peer must be lost and
+    /// have no messages left.
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
         self.peers().at_addr(addr).is_some_and(|peer| {
             let came = matches!(peer.inbound, HostRegistration::Known { addr: known, .. } if known == addr);
@@ -181,7 +181,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         })
     }
 
-    /// Is there an unexpected message of a peer's, here or to be fetched?
+    /// Returns whether an unexpected message of a peer is here or waits to be fetched.
     fn holds_messages(&self, id: u32) -> bool {
         turns_of(id, self.settings.class_max).any(|turn| self.endpoint.holds_messages(turn))
     }

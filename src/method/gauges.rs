@@ -1,6 +1,6 @@
-//! Figures of a method: of all of it, and of one peer.
+//! Levels and counters of a method, and of one peer.
 //!
-//! Cost: O(1), but for [`Method::report`], which looks at every remote.
+//! Cost: O(1), except [`Method::report`], which visits every remote.
 
 use super::Method;
 use crate::peer::state::{State, StateName};
@@ -11,40 +11,40 @@ use mx_proto::{Account, Clock, InboxStats};
 use mx_sys::UserMemory;
 use mx_sys::published::MethodGauges;
 
-/// The current figures and the counters of a method.
+/// Current levels and counters of a method.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MethodReport {
-    /// Credits.
+    /// Counters of flow control.
     pub flow: FlowStats,
-    /// Unexpected messages.
+    /// Counters of unexpected messages.
     pub inbox: InboxStats,
-    /// Unexpected messages that can be had now.
+    /// Number of unexpected messages available now.
     pub ready: u64,
     /// Times that a remote's sends had to wait for credits.
     pub credit_stalls: u64,
-    /// Remotes whose sends do now.
+    /// Number of remotes whose sends wait for credits now.
     pub stalled: u64,
-    /// Operations posted and not handed out.
+    /// Number of operations posted and not reported.
     pub operations: u64,
-    /// Bytes of messages that came before their receives.
+    /// Bytes of messages that arrived before their receives.
     pub early_bytes: u64,
-    /// Bytes that are lent or taken, and the limit.
+    /// Bytes lent or used, and their limit.
     pub usage: (u64, u64),
 }
 
-/// The figures of one peer.
+/// Current levels of one peer.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerGauges {
-    /// Its state.
+    /// State of the peer.
     pub state: StateName,
-    /// The credits between it and us; `None`: there is no connection.
+    /// Credits between the peer and this process; `None` without a connection.
     pub account: Option<Account>,
-    /// Operations with it that wait for the connection.
+    /// Number of operations that wait for the connection.
     pub pending: u32,
 }
 
 impl PeerGauges {
-    /// The figures of an address object that stands for no peer yet.
+    /// Levels of an address object without a peer.
     pub const NONE: Self = Self {
         state: StateName::Init,
         account: None,
@@ -53,7 +53,7 @@ impl PeerGauges {
 }
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// The counters that tools show beside the endpoint's.
+    /// Returns the counters that tools show beside the endpoint's.
     pub fn gauges(&self) -> MethodGauges {
         MethodGauges {
             peers: self.peers().len() as u64,
@@ -62,7 +62,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The figures for a program's query.
+    /// Returns the levels and counters for a program's query.
     pub fn report(&self) -> MethodReport {
         let (used, limit) = self.endpoint.unexpected_usage();
         MethodReport {
@@ -77,7 +77,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The figures of a peer; those of a peer that is gone are as of one that never connected.
+    /// Returns the levels of a peer; for a removed peer those of one that never connected.
     pub fn peer_gauges(&self, key: PeerKey) -> PeerGauges {
         let Some(peer) = self.peers().get(key) else {
             return PeerGauges::NONE;

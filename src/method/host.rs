@@ -1,9 +1,9 @@
 //! The owner of the method's endpoint.
 //!
 //! ```text
-//!   endpoint --completed--> the host's?  yes: its word has code and length,  --> context's list --> test*
-//!                                             it leaves its peer's list
-//!                                        no:  noted among the endpoint's events
+//!   endpoint --completed--> the host's?  yes: code and length are stored,     --> context's list --> test*
+//!                                             the operation leaves its peer's list
+//!                                        no:  added to the endpoint's events
 //! ```
 //!
 //! Owns: the peers and unmatched messages; completed operations, each in the list of its context.
@@ -28,46 +28,46 @@ use mx_proto::{
 };
 use mx_sys::{MallocBuffer, UserMemory};
 
-/// Contexts there are.
+/// Number of contexts.
 pub const CONTEXTS: usize = BMI_MAX_CONTEXTS as usize;
 
-/// A task that the method does after the call of the endpoint in which it was noted.
+/// A task that the method does after the endpoint's call in which it arose.
 #[derive(Debug)]
 pub enum DeferredTask {
-    /// An operation of this role with this peer is over, which is none of the host's.
+    /// An internal operation has completed.
     End {
-        /// The operation, whose id is stale.
+        /// Operation, whose id is stale.
         op: RequestId,
-        /// Its role.
+        /// Purpose of the operation.
         role: Role,
-        /// Its peer.
+        /// Peer of the operation.
         peer: PeerKey,
-        /// Its result.
+        /// Result of the operation.
         how: Outcome,
     },
-    /// A message of the handshake has come.
+    /// A handshake message has arrived.
     Handshake(HandshakeMessage),
-    /// A peer has left another message while receives for its messages have been given up.
+    /// A peer with cancelled receives has left another message.
     OverQuota(PeerKey),
 }
 
 /// The method's owner of its endpoint.
 #[derive(Debug)]
 pub struct Host {
-    /// Our name, as we say it to peers.
+    /// Name by which this process introduces itself to peers.
     pub(super) name: String,
     pub(crate) arrivals: ArrivalPolicy,
     pub(crate) peers: Peers,
-    /// Completed operations that have not been tested, of each context.
+    /// Completed operations that have not been tested, by context.
     done: [Completions; CONTEXTS],
-    /// Contexts with new completions since the last look, one bit each.
+    /// Contexts with completions since the last [`Self::take_produced`], one bit each.
     produced: u64,
-    /// Messages are of no interest any more.
+    /// Whether all messages are dropped, as after [`close`](super::Method::close).
     pub(super) discarding: bool,
 }
 
 impl Host {
-    /// Nothing yet.
+    /// Makes an owner without peers and operations.
     pub fn new(settings: &Settings) -> Self {
         Self {
             name: String::new(),
@@ -79,7 +79,7 @@ impl Host {
         }
     }
 
-    /// The operation that the host calls so, unless it is over and has been handed out.
+    /// Returns the operation with this id; `None` if it was reported.
     #[inline]
     pub(crate) fn find(ops: &Ops<Self>, id: i64, context: i64) -> Option<RequestId> {
         let op = ops.at(ops.places().find(id)?)?;
@@ -87,13 +87,13 @@ impl Host {
         (i64::from(word.context) == context).then_some(op)
     }
 
-    /// Takes out a context's first.
+    /// Removes and returns the first completion of a context.
     #[inline]
     pub(super) fn pop(&mut self, ops: &mut Ops<Self>, context: usize) -> Option<Done> {
         self.done[context % CONTEXTS].pop(ops)
     }
 
-    /// Takes out an operation, if it is over.
+    /// Removes and returns the completion of an operation, if it has completed.
     #[inline]
     pub(super) fn take(&mut self, ops: &mut Ops<Self>, op: RequestId) -> Option<Done> {
         if !ops.is_done(op) {
@@ -103,14 +103,14 @@ impl Host {
         Some(self.done[context].take(ops, op))
     }
 
-    /// Whether receives that have failed may wait in a context.
+    /// Returns whether failed receives may be waiting in a context.
     #[inline(always)]
     pub(crate) fn has_failed_receives(&self, context: i64) -> bool {
         self.done[context as usize % CONTEXTS].has_failed_receives()
     }
 
-    /// The code of a receive for a message with that tag from that peer, if it has failed with its peer and the
-    /// host has not been told.
+    /// Returns the code of a receive for a message with that tag from that peer, if it has failed with its peer and the
+    /// host has not got it.
     #[inline(always)]
     pub(crate) fn failed_receive(
         &self,
@@ -123,25 +123,25 @@ impl Host {
             return None;
         }
         let done = &self.done[context as usize % CONTEXTS];
-        // What the host has done to the receive, or the message itself, says nothing of a send.
+        // A cancelled or truncated receive says nothing about a send.
         let alone = [-bmi::BMI_ECANCEL, -bmi::BMI_EMSGSIZE];
         done.failed_receive(ops, |word| {
             (word.peer, word.tag) == (peer, tag) && !alone.contains(&word.error)
         })
     }
 
-    /// Operations that are over and wait in a context.
+    /// Returns the number of completions that wait in a context.
     pub(super) fn done_waiting(&self, context: usize) -> usize {
         self.done[context % CONTEXTS].len()
     }
 
-    /// The contexts, one bit each, that have got something since the last call.
+    /// Returns the contexts with completions since the last call, one bit each.
     #[inline]
     pub(super) fn take_produced(&mut self) -> u64 {
         std::mem::take(&mut self.produced)
     }
 
-    /// A peer has called, and says that of itself.
+    /// Accepts a peer that has connected, with its greeting.
     fn called(&mut self, who: &Identity, remote: RemoteId, greeting: &[u8]) -> Result<u64, Status> {
         let Some(Greeting { version, id, name }) = Greeting::parse(greeting) else {
             log::warn!("{who:?} sent an invalid greeting: rejected");
@@ -157,7 +157,7 @@ impl Host {
             // Its session ends with the method's next call.
             return Ok(0);
         }
-        // For people only: who the peer is says its transport, not its name.
+        // Only for log messages: the transport identifies the peer, not its name.
         let target = Target::auto(who.nic, who.endpoint);
         let Some(key) = self.peers.add_caller(target, name.to_owned()) else {
             let limit = self.peers.limit();
@@ -174,7 +174,7 @@ impl Host {
         Ok(key.to_word())
     }
 
-    /// A peer that we have called says that of itself.
+    /// Records the greeting in a peer's answer.
     fn answered(
         &mut self,
         key: PeerKey,
@@ -204,12 +204,12 @@ impl Host {
         Ok(key.to_word())
     }
 
-    /// A receive has ended without its message: no receive waits for that any more.
+    /// Records a receive that ended without its message.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
         self.arrivals.cancelled.add(key.id(), tag);
     }
 
-    /// An operation of the host's that is not pending has succeeded.
+    /// Completes an operation of the host's that has succeeded and is not pending.
     #[inline(always)]
     fn succeeded(&mut self, ops: &mut Ops<Self>, op: RequestId, transferred: u32) {
         if let Some(word) = ops.data_mut(op) {
@@ -219,7 +219,7 @@ impl Host {
         }
     }
 
-    /// An operation of the host's has come to another end than a success, or was pending.
+    /// Completes an operation of the host's that has failed, or was pending.
     #[inline(never)]
     fn on_other_end(&mut self, ops: &mut Ops<Self>, op: RequestId, kind: PostKind, how: Outcome) {
         let Some(word) = ops.data(op) else {
@@ -259,7 +259,7 @@ impl Host {
         }
     }
 
-    /// Notes the end of an operation that the host has not posted.
+    /// Frees an internal operation, and notes its end.
     #[cold]
     #[inline(never)]
     fn on_own(ops: &mut Ops<Self>, events: &mut Events<Self>, op: RequestId, how: Outcome) {
@@ -285,8 +285,7 @@ impl Owner for Host {
     type OwnerEvent = DeferredTask;
     type OpStorage = Blocks;
 
-    /// Handshakes are taken as they arrive, like requests; only messages that a host posts receives for
-    /// may wait for long.
+    /// Handshakes are received at once, like requests; only messages for which a host posts receives may wait for long.
     #[inline]
     fn lane(bits: MatchBits) -> Lane {
         if bits.0 >> 60 == MessageType::Expected as u64 {
@@ -296,7 +295,7 @@ impl Owner for Host {
         }
     }
 
-    /// A C method's sessions are one peer's, as they have one state there.
+    /// A C method's sessions belong to one peer, as it has one state for both.
     fn joins(greeting: &[u8]) -> bool {
         greeting.is_empty()
     }
@@ -306,7 +305,7 @@ impl Owner for Host {
             GreetingRole::Called(connect) => ops.data(connect).map(|word| word.peer),
             GreetingRole::Caller(context) => Some(PeerKey::from_word(context)),
         };
-        // A C method has said nothing, and is no peer yet.
+        // The greeting is empty for a C method, which sent none and is no peer yet.
         let key = key.filter(|key| self.peers.get(*key).is_some());
         key.map_or_else(Vec::new, |key| Greeting::emit(key.id(), &self.name))
     }
@@ -349,7 +348,7 @@ impl Owner for Host {
         }
     }
 
-    /// The host's receives have their outcome in their words alone.
+    /// The outcome of the host's receives is stored in their operation data alone.
     #[inline(always)]
     fn received(
         &mut self,

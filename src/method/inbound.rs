@@ -4,14 +4,14 @@
 //!   next message ----> its peer has an object the host knows? --yes--> handed out
 //!                        | no
 //!                        v
-//!                      NextUnexpected::Register(object)   the caller releases the lock, registers it
-//!                        |                         with the host, and returns the result
+//!                      NextUnexpected::Register(object)   the caller releases the lock, registers the object
+//!                        |                         with the host, and passes on the result
 //!                        v
 //!                      registered(object, name)    meanwhile no message is handed out
 //! ```
 //!
-//! The host is called from inside test calls only and without a lock, because its own function
-//! takes none (docs/hosts.md, Threads).
+//! The host is called from inside test calls only and without a lock, because its own function takes none
+//! (docs/hosts.md, Threads).
 
 use super::Method;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
@@ -29,29 +29,29 @@ use std::ptr::NonNull;
 /// An unexpected message, as the host gets it.
 #[derive(Debug)]
 pub struct Unexpected {
-    /// The sender.
+    /// Address object of the sender.
     pub addr: NonNull<bmi_method_addr>,
-    /// Its bytes, from `malloc`, exactly as many as there are.
+    /// Contents, from `malloc` with exactly this size.
     pub buffer: *mut c_void,
-    /// Its length.
+    /// Length in bytes.
     pub size: i64,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: i32,
-    /// 0: a message that failed is not handed out.
+    /// Always 0: failed messages are not handed out.
     pub error: i32,
 }
 
-/// The next step in handing out unexpected messages.
+/// Next step in handing out unexpected messages.
 #[derive(Debug)]
 pub enum NextUnexpected {
-    /// Here is one.
+    /// A message.
     Message(Unexpected),
-    /// The host must first be told of this new object; then call [`Method::registered`].
+    /// A new object that has to be registered with the host; [`Method::registered`] follows.
     Register(NonNull<bmi_method_addr>),
 }
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// The next unexpected message of a class, or what has to be done to get it. `None` when there is none,
+    /// Returns the next unexpected message of a class, or the object to be registered first. `None` if there is none,
     /// or while another thread registers a peer.
     pub fn next_unexpected(&mut self, class: u8) -> Option<NextUnexpected> {
         if self.registering {
@@ -64,7 +64,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 .with_id(of_turn(turn).0)
                 .and_then(|key| Some((key, peers.get(key)?)))
             else {
-                // Its address was dropped: the message would have no sender.
+                // The host dropped the address: the message would have no sender.
                 self.endpoint.forget_messages(turn);
                 continue;
             };
@@ -88,7 +88,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Makes the object of a peer that came to us.
+    /// Makes the object of a peer that connected to this process.
     #[cold]
     fn introduce(&mut self, key: PeerKey, name: PeerName, nic: NicId) -> NonNull<bmi_method_addr> {
         let addr = address::create_for_caller(name, nic);
@@ -101,8 +101,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         addr
     }
 
-    /// The host has been told of an object and calls it `name`; 0 when it could not take it. Then
-    /// the message stays and the object is gone. Returns whether it worked.
+    /// Records the host's id of a registered object; 0 if the host had no memory for it: then the message stays, and
+    /// the object is removed. Returns whether registration succeeded.
     pub fn registered(&mut self, addr: NonNull<bmi_method_addr>, name: BMI_addr_t) -> bool {
         self.registering = false;
         self.arrivals_mut().set_events();
@@ -135,7 +135,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 }
 
-/// The object under which the host knows a peer.
+/// Returns the object under which the host knows a peer.
 fn known_object(peer: &Peer) -> Option<NonNull<bmi_method_addr>> {
     let addr = match peer.inbound {
         HostRegistration::Known { addr, .. } => addr,
@@ -144,8 +144,8 @@ fn known_object(peer: &Peer) -> Option<NonNull<bmi_method_addr>> {
     NonNull::new(addr)
 }
 
-/// The name of a peer that connected to us: that of its CONN_REQ, if it is a valid name, but never
-/// the endpoint in it.
+/// Returns the name of a peer that connected to this process: that in its CONN_REQ, if valid, but with the endpoint
+/// from the transport.
 fn name_of(peer: &Peer) -> PeerName {
     let endpoint = peer.target.endpoint.0;
     let said = peer_name::parse(&peer.name).ok().flatten();

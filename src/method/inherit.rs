@@ -1,13 +1,13 @@
-//! A method of which a child of `fork` has a copy.
+//! A method that a child of `fork` has inherited.
 //!
 //! ```text
-//!   peers: DISCONNECT ---> the endpoint ends its operations ---> INIT     the next post connects anew
+//!   peers: DISCONNECT ---> the endpoint ends its operations ---> INIT     the next post reconnects
 //!          (all that are not in INIT)     -BMI_ENETRESET
-//!   addresses, contexts, ids, completions that wait: as they are
+//!   addresses, contexts, ids, waiting completions: unchanged
 //! ```
 //!
-//! The child does what [`Method::disconnect`] does with every peer, but does not use the port, which is the
-//! parent's ([`Endpoint::inherit`]).
+//! The child does what [`Method::disconnect`] does with every peer, but without the port, which belongs to the parent
+//! ([`Endpoint::inherit`]).
 
 use super::Method;
 use crate::peer::state::{Cause, State};
@@ -16,8 +16,8 @@ use mx_proto::{Clock, Config, Endpoint, Identity};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Ends what is the parent's: every operation and every connection. Until [`Self::reopen`] nothing may
-    /// be posted, but completions may be taken and objects dropped.
+    /// Ends the parent's operations and connections. Until [`Self::reopen`] nothing may be posted, but completions may
+    /// be taken and objects dropped.
     pub fn inherit(&mut self) {
         let cause = Cause::Reset;
         let mut lost = self.peers().keys();
@@ -39,14 +39,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Goes on over `port` as `identity`, and calls itself `name` from now on. The port of before comes
-    /// back.
+    /// Continues over `port` as `identity`, under the name `name`. Returns the old port.
     pub fn reopen(&mut self, name: String, config: Config, identity: Identity, port: P) -> P {
         self.endpoint.owner_mut().name = name;
         self.endpoint.reopen(config, identity, port)
     }
 
-    /// Drops everything but the port, which stays in memory as it is.
+    /// Drops everything but the port, which is leaked.
     pub fn leave_port(self) {
         Endpoint::leave_port(self.endpoint);
     }

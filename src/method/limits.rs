@@ -1,11 +1,11 @@
 //! Time limits of unmatched operations.
 //!
 //! ```text
-//!   an operation   the endpoint's timer of it, pending and afterwards    -BMI_ETIMEDOUT
+//!   an operation   the endpoint's timer, while it is pending and afterwards    -BMI_ETIMEDOUT
 //! ```
 //!
-//! The limits are those of the operation's class, none by default; the peer stays. A matched
-//! operation has the endpoint's own time-out.
+//! Each kind of operation has its limit, none by default; the peer stays connected. A matched operation has the
+//! endpoint's own time-out.
 //!
 //! Out of scope: handshakes.
 
@@ -27,7 +27,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// An operation has been posted.
+    /// Starts the time limit of a posted operation.
     #[inline]
     pub(crate) fn limit_posted(&mut self, kind: PostKind, op: RequestId) {
         if let Some(limit) = self.limit(kind) {
@@ -37,7 +37,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 }
 
 impl Peer {
-    /// An operation of the host's waits for the peer from now on, behind the others.
+    /// Appends an operation of the host's to the peer's queue.
     pub(crate) fn enqueue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
         if let Some(word) = ops.data_mut(op) {
             word.pending = true;
@@ -45,7 +45,7 @@ impl Peer {
         }
     }
 
-    /// Takes an operation of the host's out of the queue of the peer, if it waits there.
+    /// Removes an operation of the host's from the peer's queue, if it is there.
     pub(crate) fn dequeue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
         if let Some(word) = ops.data_mut(op)
             && std::mem::take(&mut word.pending)
@@ -54,7 +54,7 @@ impl Peer {
         }
     }
 
-    /// All operations that do, which are in no list afterwards.
+    /// Removes and returns all operations in the peer's queue.
     pub(crate) fn take_pending(&mut self, ops: &mut Ops<Host>) -> Vec<RequestId> {
         let all: Vec<_> = ops.all(&self.pending).collect();
         for op in &all {
@@ -63,7 +63,7 @@ impl Peer {
         all
     }
 
-    /// Their number.
+    /// Returns the number of operations in the peer's queue.
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
         self.pending.len() as u32

@@ -1,5 +1,4 @@
-//! The method: one object that turns posted operations into messages and messages into
-//! completions.
+//! The method: one object that turns posted operations into messages and messages into completions.
 //!
 //! ```text
 //!   post    cancel     test*                         lookup  drop
@@ -11,20 +10,19 @@
 //!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+
 //! ```
 //!
-//! The method has no lock, no thread and no C pointers: `instance` puts one behind a lock for the process, and on
-//! the simulator several run in one thread.
+//! The method has no lock, no thread and no C pointers: `instance` puts one behind a lock for the process, and on the
+//! simulator several run in one thread.
 //!
-//! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`).
-//! When it is over the owner puts it into the list of its context (`completions`), where it stays until the
-//! host tests it.
+//! An operation has one record, the endpoint's, with the method's data beside it (`../op`). A completed operation stays
+//! in the list of its context (`completions`) until the host tests it.
 //!
-//! Events are polled out of the endpoint after each call, in the order in which they happened: so no event of a
-//! remote's old life is taken for one of the new. The endpoint's poll limits how many there are in one call.
+//! Events are polled from the endpoint after each call, in the order in which they happened: an event of a remote's old
+//! life is never taken for one of the new. The endpoint's poll limits their number per call.
 //!
-//! Owns: everything of one life of the method. The other files: `host` the endpoint's owner,
-//! `completions` what the host has not tested, `attempts` connecting, `connect` the handshake, `refusals` refused connection
-//! requests, `down` loss of peers, `inherit` children of fork, `conversations` exchanges cut by a lost
-//! connection, `limits` time limits, `names` names of peers that cannot be reached, `gauges` figures, `warnings` low memory, `../op/post` posting,
+//! Owns: everything of one opening of the method. The other files: `host` the endpoint's owner, `completions`
+//! completions not tested yet, `attempts` connecting, `connect` the handshake, `refusals` rejected connection requests,
+//! `down` loss of peers, `inherit` children of fork, `conversations` exchanges cut by a lost connection, `limits` time
+//! limits, `names` names of unreachable peers, `gauges` levels, `warnings` low memory, `../op/post` posting,
 //! `../cancel` cancelling.
 
 mod attempts;
@@ -64,19 +62,19 @@ use mx_sys::UserMemory;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// The kind of an operation.
+/// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostKind {
-    /// A send the receiver has posted a receive for, or will.
+    /// A send that matches a posted receive.
     Send,
-    /// A send the receiver takes with `testunexpected`.
+    /// A send that the receiver takes with `testunexpected`.
     SendUnexpected,
     /// A receive.
     Recv,
 }
 
 impl PostKind {
-    /// The kind of a send, for its receiver.
+    /// Returns the message type of a send.
     #[inline]
     pub(crate) const fn message_type(self) -> MessageType {
         match self {
@@ -85,8 +83,8 @@ impl PostKind {
         }
     }
 
-    /// Small answers that have to wait are copied, so that a server does not wait for clients that are slow
-    /// to take them. What makes a request wait is that its receiver has enough of them.
+    /// Returns the mode of a send. Small expected sends that have to wait are copied, so that a server does not wait
+    /// for slow clients. Unexpected sends are not: their wait is the receiver's back-pressure.
     #[inline]
     pub(crate) const fn send_mode(self) -> SendMode {
         match self {
@@ -99,26 +97,26 @@ impl PostKind {
 /// An operation to be posted.
 #[derive(Debug)]
 pub struct Post {
-    /// The kind of operation.
+    /// Kind of the operation.
     pub kind: PostKind,
-    /// The peer.
+    /// Address object of the peer.
     pub addr: NonNull<bmi_method_addr>,
-    /// Its bytes.
+    /// Buffer of the message.
     pub memory: UserMemory,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: i32,
-    /// The class of an unexpected message; 0 where the host knows none.
+    /// Class of an unexpected message; 0 where the host has no classes.
     pub class: u8,
-    /// The host's word.
+    /// The host's pointer, returned with the completion.
     pub user_ptr: *mut c_void,
-    /// The context in which it is reported, 0 to 15.
+    /// Context in which the operation is reported, 0 to 15.
     pub context: i64,
 }
 
-/// The result of a post.
+/// Result of a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostOutcome {
-    /// The operation is under way, and a test call will report it.
+    /// The operation is in progress, and a test call will report it.
     Pending,
     /// The operation is complete, and no test call will report it.
     Complete {
@@ -130,19 +128,19 @@ pub enum PostOutcome {
 /// The part of the configuration that concerns the method itself.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The time that the handshake with a peer may take.
+    /// Time limit of connecting to a peer, handshake included; `None`: no limit.
     pub connect_timeout: Option<Duration>,
-    /// The time that a send may wait for its receiver.
+    /// Time that an expected send may stay unmatched; `None`: while the peer lives.
     pub send_timeout: Option<Duration>,
-    /// The time that an unexpected send may wait for its receiver.
+    /// Time that an unexpected send may wait for its receiver; `None`: while the peer lives.
     pub unexpected_timeout: Option<Duration>,
-    /// The time that a receive may wait for its message.
+    /// Time that a receive may stay unmatched; `None`: while the peer lives.
     pub recv_timeout: Option<Duration>,
-    /// The largest unexpected message.
+    /// Size limit of unexpected messages, in bytes.
     pub unexpected_max: usize,
-    /// The largest class of unexpected messages: 0 where the host knows none.
+    /// Largest class of unexpected messages; 0 where the host has no classes.
     pub class_max: u8,
-    /// Peers at most.
+    /// Maximum number of peers.
     pub peer_limit: u32,
 }
 
@@ -171,26 +169,26 @@ impl Default for Settings {
 pub struct Method<P, C> {
     pub(crate) endpoint: Endpoint<P, C, Host>,
     pub(crate) settings: Settings,
-    /// Room for one more of them.
+    /// Memory claimed for one more operation.
     pub(crate) room: Claim,
-    /// The number of bytes of unexpected messages above which there is a warning.
+    /// Bytes of unexpected messages above which a warning is logged.
     memory_alarm: usize,
-    /// Names of dead peers the host has to be told.
+    /// The host's ids of lost peers that it has not been told of.
     forgotten: Vec<BMI_addr_t>,
     /// Names to be resolved again.
     questions: Vec<NameQuery>,
-    /// A thread is telling the host of a new peer.
+    /// Whether a thread is registering a new peer with the host.
     registering: bool,
 }
 
-/// The cost of an operation in all tables, including the endpoint's ([`Claim::new`]).
+/// Bytes that an operation may need in all tables, including the endpoint's ([`Claim::new`]).
 pub(crate) const OPERATION_COST: usize = 2 << 10;
 
-/// The bit of [`Method::take_produced`] for unexpected messages; those below are the contexts.
+/// Bit of [`Method::take_produced`] for unexpected messages; the lower ones are the contexts.
 pub const UNEXPECTED_READY: u64 = 1 << 16;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// A method that calls itself `name` and uses `endpoint`, which must have been made with
+    /// Makes a method with the name `name` over `endpoint`, which must have been made with
     /// [`crate::match_layout::KEY`].
     pub fn new(settings: Settings, name: String, mut endpoint: Endpoint<P, C, Host>) -> Self {
         endpoint.owner_mut().name = name;
@@ -209,12 +207,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The endpoint below.
+    /// Returns the endpoint below.
     pub fn endpoint(&self) -> &Endpoint<P, C, Host> {
         &self.endpoint
     }
 
-    /// The endpoint below, to arm and disarm it and to reach its port.
+    /// Returns the endpoint below, to arm and disarm it and to reach its port.
     pub fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Host> {
         &mut self.endpoint
     }
@@ -229,7 +227,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         &mut self.endpoint.owner_mut().arrivals
     }
 
-    /// The peers, to look at.
+    /// Returns the peers.
     pub fn peers(&self) -> &Peers {
         &self.endpoint.owner().peers
     }
@@ -239,36 +237,36 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         &mut self.endpoint.owner_mut().peers
     }
 
-    /// Operations posted and not handed out.
+    /// Returns the number of operations posted and not reported.
     pub fn operations(&self) -> usize {
         self.endpoint.ops().places().shown()
     }
 
-    /// Unexpected messages that can be had now.
+    /// Returns the number of unexpected messages available now.
     pub fn unexpected(&self) -> usize {
         self.endpoint.messages()
     }
 
-    /// Completions that wait in a context.
+    /// Returns the number of completions that wait in a context.
     pub fn done_waiting(&self, context: i64) -> usize {
         self.endpoint.owner().done_waiting(context as usize)
     }
 
-    /// Takes in what has arrived and gives out what can go. Never blocks. Returns whether anything
-    /// happened.
+    /// Receives what has arrived and sends what can be sent. Never blocks. Returns whether anything happened.
     #[inline]
     pub fn progress(&mut self) -> bool {
         let begun = self.endpoint.look();
         self.progress_from(begun)
     }
 
-    /// The front of [`Self::progress`]. [`Begun::Nothing`]: there is nothing to do, and no need to go on.
+    /// Implements the front of [`Self::progress`]. Returns [`Begun::Nothing`] if there is no work, and no need to
+    /// continue.
     #[inline(always)]
     pub(crate) fn look(&mut self) -> Begun {
         self.endpoint.look()
     }
 
-    /// Does what [`Self::look`] has found to be done.
+    /// Does the work that [`Self::look`] has found.
     #[inline(always)]
     pub(crate) fn progress_from(&mut self, begun: Begun) -> bool {
         let busy = self.endpoint.progress_from(begun);
@@ -282,13 +280,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         busy
     }
 
-    /// The time at which [`Self::progress`] should be called although nothing arrives.
+    /// Returns the time at which [`Self::progress`] should be called even if nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
         self.endpoint.deadline()
     }
 
-    /// New events since the last call: a bit for each context with completions, and
-    /// [`UNEXPECTED_READY`].
+    /// Returns the events since the last call: a bit for each context with completions, and [`UNEXPECTED_READY`].
     #[inline]
     pub fn take_produced(&mut self) -> u64 {
         let host = self.endpoint.owner_mut();
@@ -299,7 +296,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         produced
     }
 
-    /// The end of operation `id`, if it has come.
+    /// Returns the completion of operation `id`, if it has completed.
     #[inline]
     pub fn take_done(&mut self, id: i64, context: i64) -> Result<Option<Done>, Box<Error>> {
         let op = self.find(id, context)?;
@@ -307,13 +304,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(host.take(ops, op))
     }
 
-    /// Are there completed operations in a context?
+    /// Returns whether completed operations wait in a context.
     #[inline]
     pub fn has_done(&self, context: i64) -> bool {
         self.endpoint.owner().done_waiting(context as usize) != 0
     }
 
-    /// The completed operation of a context that is to be reported first.
+    /// Removes and returns the first completion of a context.
     #[inline]
     pub fn pop_done(&mut self, context: i64) -> Option<Done> {
         let (host, ops) = self.endpoint.split();
@@ -331,34 +328,33 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Are there peers that have died and that the host has not been told of?
+    /// Returns whether there are lost peers that the host has not been told of.
     #[inline]
     pub fn has_forgotten(&self) -> bool {
         !self.forgotten.is_empty()
     }
 
-    /// Whether there is work after [`Self::progress`] that takes the lock from here.
+    /// Returns whether there is work after [`Self::progress`] for which the caller has to release the lock.
     #[inline]
     pub(crate) fn has_rest(&self) -> bool {
         self.has_forgotten() | self.has_questions()
     }
 
-    /// Names of dead peers, once each, for the host's `forget` function.
+    /// Returns the host's ids of lost peers, once each, for the host's `forget` function.
     pub fn take_forgotten(&mut self) -> Vec<BMI_addr_t> {
         std::mem::take(&mut self.forgotten)
     }
 
-    /// Ends everything: peers are told, operations are gone without a completion. What was sent last
-    /// may still have to leave: that is [`Self::leave`].
+    /// Ends everything: peers are told, and operations end without a completion. [`Self::leave`] sends the last
+    /// packets.
     pub fn close(&mut self) {
         self.endpoint.close();
         self.forget_events();
         self.endpoint.owner_mut().discarding = true;
     }
 
-    /// The only thing to be called after [`Self::close`]: sends what can go. New peers are turned
-    /// away, and messages that waited in the queues of a peer are never sent. Returns whether
-    /// anything happened.
+    /// The only function to call after [`Self::close`]: sends what can be sent. New peers are rejected, and messages
+    /// still queued for a peer are never sent. Returns whether anything happened.
     pub fn leave(&mut self) -> bool {
         let busy = self.endpoint.progress();
         if self.endpoint.remotes() > 0 {
@@ -373,7 +369,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Host::find(self.endpoint.ops(), id, context).ok_or_else(|| unknown_operation(id, context))
     }
 
-    /// The method's part of an operation, mutable.
+    /// Returns the method's data of an operation.
     #[inline]
     pub(crate) fn op_data_mut(&mut self, op: RequestId) -> Option<&mut OpData> {
         self.endpoint.split().1.data_mut(op)
@@ -392,7 +388,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 }) => match role {
                     Role::Handshake => self.on_handshake_sent(peer, &how),
                     Role::Connect => self.on_connected(peer, op, &how),
-                    // The other side's loss is an event of its own.
+                    // The loss of the remote is a separate event.
                     Role::None | Role::Posted(_) => {}
                 },
                 Event::Owner(DeferredTask::Handshake(message)) => self.on_handshake(&message),
@@ -404,7 +400,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Drops the endpoint's events: nothing that has happened so far matters any more but completions.
+    /// Drops the endpoint's events: of all that has happened only completions still matter.
     fn forget_events(&mut self) {
         while self.endpoint.next_event().is_some() {}
     }
@@ -424,7 +420,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The time has come that the reminder of a peer's handshake was set to.
+    /// Handles the reminder of a peer's handshake.
     #[cold]
     fn on_due(&mut self, word: u64) {
         if self.on_next_due(word) {
@@ -433,7 +429,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let now = self.endpoint.clock().now();
         let key = PeerKey::from_word(word);
         let peer = self.peers_mut().get_mut(key);
-        // Another one may have been set meanwhile.
+        // Another reminder may have been set meanwhile.
         if peer.is_none_or(|peer| peer.wait_until.take_if(|(at, _)| *at <= now).is_none()) {
             return;
         }

@@ -1,22 +1,21 @@
 //! Names of hosts that are resolved again while their peers cannot be reached.
 //!
 //! ```text
-//!   a connection begins, and the one before was lost or never came --.
+//!   a connection begins after one that was lost or never made -------.
 //!   all addresses are tried, a second passes, and each second -------+--> questions --> a thread that may block
-//!                                                                                             |
-//!          the first is the peer's            new ones are tried, attempts at others called off  |
-//!          it is another one                  the same; the peer is found there from now on   <---'
-//!          it is another peer's               what begins, ends; the objects are that peer's
-//!          it is another one, but the peer    the object leaves it, when nothing is under way
+//!                                                                                                     |
+//!          the peer's first address           new ones are tried, attempts at others cancelled        |
+//!          another address                    as above; the peer is at that address from now on <-----'
+//!          another peer's address             operations end; the objects move to that peer
+//!          another address, but the peer      the object leaves the peer, if nothing is in progress
 //!          has objects that lead elsewhere
 //! ```
 //!
-//! A name may move to another machine, and an address of this one's may go, while the host keeps its address
-//! objects for as long as it lives. Nothing is asked while a peer is connected, nor of a host given by its
-//! address.
+//! A name may move to another machine, and an address of a machine may disappear, while the host keeps its address
+//! objects for as long as it lives. Nothing is resolved while a peer is connected, or for a host given by its address.
 //!
 //! Owns: the questions.
-//! Out of scope: the resolver, which may block for seconds, and the thread that asks it.
+//! Out of scope: the resolver, which may block for seconds, and the thread that calls it.
 
 use super::Method;
 use crate::abi::types::bmi_method_addr;
@@ -29,7 +28,7 @@ use mx_proto::{Clock, NicId, Target};
 use mx_sys::{UserMemory, nic};
 use std::sync::Arc;
 
-/// The question for the interface that an address object's name stands for now.
+/// A question for the interface that an address object's name resolves to now.
 #[derive(Debug)]
 pub struct NameQuery {
     addr: *mut bmi_method_addr,
@@ -40,30 +39,30 @@ pub struct NameQuery {
 unsafe impl Send for NameQuery {}
 
 impl NameQuery {
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &PeerName {
         &self.address.name
     }
 
-    /// The interface that it has stood for.
+    /// Returns the interface that the name resolved to before.
     pub fn before(&self) -> Option<NicId> {
         self.address.nic()
     }
 }
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Are there questions for [`Self::take_questions`]?
+    /// Returns whether [`Self::take_questions`] would return any.
     #[inline]
     pub fn has_questions(&self) -> bool {
         !self.questions.is_empty()
     }
 
-    /// Names to be resolved, for [`Self::resolved`].
+    /// Returns names to be resolved, for [`Self::resolved`].
     pub fn take_questions(&mut self) -> Vec<NameQuery> {
         std::mem::take(&mut self.questions)
     }
 
-    /// A peer's name was resolved long ago, perhaps: it is resolved again as soon as the peer is connected to.
+    /// Marks a peer's name as possibly outdated: it is resolved again when the peer is next connected to.
     pub fn doubt_name(&mut self, key: PeerKey) {
         if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.name_doubted = true;
@@ -89,11 +88,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// Applies the answer to a repeated name look-up: the host is now at `nics`, best first. Adds addresses to the
-    /// connect under way, moves the peer, or hands its objects to the peer already there. Ignored when the object is
-    /// gone, `nics` is empty, or the peer has got beyond connecting.
+    /// connect in progress, moves the peer, or moves its objects to the peer already there. Ignored if the object was
+    /// dropped, `nics` is empty, or the peer is past connecting.
     pub fn resolved(&mut self, question: &NameQuery, nics: &[NicId]) {
         let NameQuery { addr, address } = question;
-        // It may have been dropped meanwhile, and its place be another one's.
+        // The object may have been dropped, and its place reused.
         let now = address::find(*addr);
         if !now.is_some_and(|now| Arc::ptr_eq(&now, address)) {
             return;
@@ -123,14 +122,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             log::info!("{}: {} now names another host", peer.name, address.name);
             self.move_objects(key, nics, &[*addr]);
         } else if let Some(before) = before {
-            // Not while something is under way.
+            // Keep the old address while operations are in progress.
             address.set_nic(before);
         }
         self.handle_events();
     }
 
-    /// The peer at that interface is another one already, and two never have one session: what waits for the
-    /// connection ends, and all objects stand for that peer from now on.
+    /// Gives up a peer whose new interface belongs to another peer already, because two peers never share a session:
+    /// operations that wait for the connection end, and all objects move to that peer.
     fn give_up(&mut self, key: PeerKey, nics: &[NicId]) {
         self.disconnect(key, Cause::Unreachable);
         if let Some(peer) = self.peers().get(key) {
@@ -139,7 +138,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Moves address objects of a peer at rest to the peer at the first of these interfaces.
+    /// Moves address objects of an idle peer to the peer at the first of these interfaces.
     fn move_objects(&mut self, key: PeerKey, nics: &[NicId], objects: &[*mut bmi_method_addr]) {
         for addr in objects {
             self.peers_mut().detach(*addr);
@@ -153,7 +152,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 }
 
-/// Whether all that the host knows of a peer stands for that interface.
+/// Returns whether all objects of a peer lead to that interface.
 fn leads_to(peer: &Peer, nic: NicId) -> bool {
     let leads = |object: &Object| {
         let address = address::find(object.addr);

@@ -1,12 +1,12 @@
-//! Refused connection requests.
+//! Rejected connection requests.
 //!
 //! ```text
-//!   CONN_REQ --refused--> CONN_ACK says why; a warning, the first time
-//!                         more than 16 times: disconnected
+//!   CONN_REQ --rejected--> CONN_ACK with the reason; a warning, the first time
+//!                          more than 16 times: disconnected
 //! ```
 //!
-//! The context word of a remote without a peer counts its refusals. Read as a peer's key it finds
-//! no peer: its highest bit is set, and the id is 0.
+//! The context word of a remote without a peer counts its rejected requests. Read as a peer's key it finds no peer: its
+//! highest bit is set, and the id is 0.
 
 use super::Method;
 use crate::match_layout::{Refusal, refusal_bits};
@@ -18,25 +18,25 @@ use mx_proto::{Clock, RemoteId, SendMode};
 use mx_sys::UserMemory;
 use std::fmt;
 
-/// Marks the context word of a remote that has been refused.
+/// Marks the context word of a remote that has been rejected.
 const REFUSED: u64 = 1 << 63;
 
-/// Adds one to the refusals that a context word counts.
+/// Increment of the count in a context word.
 const ONCE: u64 = 1 << 32;
 
-/// Calls that are forgiven which no peer of ours makes.
+/// Maximum number of rejected or repeated requests before a remote is disconnected. This method never repeats one.
 const FORGIVEN: u64 = 16;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Tells a remote that it cannot be a peer. One that takes nothing is told once: whatever else
-    /// it asks, nothing is kept for it.
+    /// Rejects a remote as a peer. At most one answer is queued for a remote that does not receive, however many
+    /// requests it sends.
     pub(super) fn refuse(&mut self, remote: RemoteId, reason: Refusal, why: impl fmt::Display) {
         let Some(context) = self.endpoint.remote_context(remote) else {
             return;
         };
         let key = PeerKey::from_word(context);
         if self.peers().get(key).is_some() {
-            // Its session with us can go on.
+            // The peer's existing session continues.
             if self.calls_again(key) {
                 return;
             }
@@ -60,14 +60,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.endpoint.set_remote_context(remote, context);
         }
         if self.endpoint.queued_for(remote) == 0 {
-            // One that does not get through is noticed by its receiver's time-out.
+            // A remote that does not get the answer times out.
             let (memory, word) = (UserMemory::empty(), OpData::default());
             let bits = refusal_bits(reason);
             let _ = (self.endpoint).send(remote, bits, memory, word, SendMode::Standard);
         }
     }
 
-    /// A peer that is connected calls again. True: too often, it has been disconnected.
+    /// Counts a connected peer's repeated request. Returns true if it was one too many, and the peer has been
+    /// disconnected.
     pub(super) fn calls_again(&mut self, key: PeerKey) -> bool {
         let Some(peer) = self.peers_mut().get_mut(key) else {
             return false;

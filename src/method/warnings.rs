@@ -5,13 +5,13 @@ use mx_proto::Clock;
 use mx_proto::port::Port;
 use mx_sys::UserMemory;
 
-/// Nine tenths of what may be lent of `limit`: seven eighths, or what the `largest` message leaves.
+/// Returns nine tenths of what may be lent of `limit`: seven eighths, or the rest beside the `largest` message.
 pub(super) fn most_of_lent(limit: usize, largest: usize) -> usize {
     let lent = limit - largest.max(limit / 8).min(limit - limit / 8);
     lent - lent / 10
 }
 
-/// Whether more than `alarm` is used; after that the alarm is out of reach.
+/// Returns whether more than `alarm` is used, and disables the alarm if so.
 #[inline]
 fn exceeds(used: usize, alarm: &mut usize) -> bool {
     let exceeds = used > *alarm;
@@ -22,7 +22,7 @@ fn exceeds(used: usize, alarm: &mut usize) -> bool {
 }
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Says once in the life of a method that nearly all is lent to peers or taken by their messages.
+    /// Warns once per opening of the method that nearly all memory is lent to peers or used by their messages.
     #[inline]
     pub(super) fn watch_memory(&mut self) {
         let (used, limit) = self.endpoint.unexpected_usage();

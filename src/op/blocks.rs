@@ -1,5 +1,4 @@
-//! Storage of the method's operations, laid out so that the host can read an operation's id and
-//! address.
+//! Storage of the method's operations, laid out so that the host can read an operation's id and address.
 //!
 //! ```text
 //!     0  op_id   its own address, from its first use on                   read by the host
@@ -7,18 +6,18 @@
 //!    72  addr    struct bmi_method_addr *  (stand-alone BMI: at 80)        read by the host
 //!    88  record  the endpoint's part                                       320 bytes in all
 //!
-//!   [ 64 blocks | 64 | 128 | 256 ...  | reserved        ]     place = number in this row
+//!   [ 64 blocks | 64 | 128 | 256 ...  | reserved        ]     place = index in this row
 //! ```
 //!
-//! The host uses an operation id as a pointer and reads the words at 0 and 72 (80) unchecked
-//! (docs/hosts.md, Operation ids), also of stale ids, and the stand-alone BMI ends the process if the word
-//! at 0 is not the id. So blocks are never unmapped, both words stay after the operation was reported, and
-//! an unused row serves the next method. The method itself looks at `data`: an operation of the host's has
-//! an address there. No id is dereferenced before it has been compared with the range.
+//! The host uses an operation id as a pointer and reads the words at 0 and 72 (80) unchecked (docs/hosts.md, Operation
+//! ids), also of stale ids, and the stand-alone BMI ends the process if the word at 0 is not the id. Therefore blocks
+//! are never unmapped, both words stay after the operation was reported, and an unused row serves the next method. The
+//! method itself checks `data`, where an operation of the host's has an address. No id is dereferenced before it has
+//! been compared with the range.
 //!
-//! An id is the address of a block. So a stale id is told from a valid one until the block is used again,
-//! which is after [`OpStorage::reuse_delay`] others at least, and after that if the operation which has the block
-//! now is of another context.
+//! An id is the address of a block, so a stale id is recognised until the block is reused, which happens after at least
+//! [`OpStorage::reuse_delay`] other operations. After that it is recognised if the block's operation is of another
+//! context.
 //!
 //! Owns: the blocks, and their address space.
 //! Cost: checking an id takes two comparisons and one load.
@@ -36,7 +35,7 @@ use std::mem::{offset_of, size_of};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
-/// The beginning of a block, the same for all hosts.
+/// Beginning of a block, the same for all hosts.
 #[derive(Default)]
 #[repr(C, align(64))]
 struct Block {
@@ -47,7 +46,7 @@ struct Block {
 type Addr = AtomicPtr<bmi_method_addr>;
 type Cell = UnsafeCell<Record<UserMemory>>;
 
-/// The offset of the record, behind the address of every host.
+/// Offset of the record, after the address of every host.
 const RECORD_AT: usize = 88;
 
 /// Bytes from one block to the next.
@@ -64,17 +63,17 @@ const _: () = {
 /// Rows without an owner. All blocks in them are free.
 static SPARE: ForkLock<Vec<Row>> = ForkLock::new(Vec::new());
 
-/// Blocks that a row begins with; then it has twice as many each time.
+/// Number of blocks in a new row; each growth doubles it.
 const FIRST: u32 = 64;
-/// Blocks at most: 20 GiB of addresses.
+/// Maximum number of blocks: 20 GiB of address space.
 const MOST: usize = 64 << 20;
 
-/// Blocks side by side.
+/// An array of blocks.
 struct Row {
     reservation: Reservation,
-    /// The offset at which the host reads the address.
+    /// Offset at which the host reads the address.
     addr_at: usize,
-    /// So many from its beginning on are blocks.
+    /// Number of initialized blocks, from the beginning.
     made: u32,
 }
 
@@ -87,7 +86,7 @@ impl Row {
         })
     }
 
-    /// Has at least `len` blocks from now on, if it can.
+    /// Grows the row to at least `len` blocks. Returns false without memory.
     fn reach(&mut self, len: u32) -> bool {
         let more = (len as usize * BLOCK_SIZE).saturating_sub(self.reservation.open());
         if !self.reservation.grow(more) {
@@ -95,8 +94,8 @@ impl Row {
         }
         let start = self.reservation.start();
         for place in self.made..len {
-            // SAFETY: within what is open, at a place of its own, which has not been given out yet; each part is
-            // at its offset.
+            // SAFETY: within the open part, at a separate place, which has not been given out yet; each part is at its
+            // offset.
             unsafe {
                 let block = start.add(place as usize * BLOCK_SIZE);
                 block.cast::<Block>().write(Block::default());
@@ -115,22 +114,22 @@ impl Row {
 /// The blocks of one method.
 pub struct Blocks {
     row: Option<Row>,
-    /// The address of its first block; dangling while there is none.
+    /// Address of the first block; dangling while there is none.
     start: NonNull<u8>,
-    /// The offset at which the host reads the address.
+    /// Offset at which the host reads the address.
     addr_at: usize,
-    /// Number of blocks in use.
+    /// Number of blocks, free ones included.
     len: u32,
     /// Number of blocks of operations that the host knows.
     shown: usize,
     reuse_delay: u32,
 }
 
-// SAFETY: it has its row to itself, and what lies in the blocks may be sent.
+// SAFETY: the value has its row to itself, and the contents of blocks are `Send`.
 unsafe impl Send for Blocks {}
 
 impl Default for Blocks {
-    /// No blocks yet, but the address space for them: later there may be none left.
+    /// Reserves the address space, without blocks: later there may be none left.
     fn default() -> Self {
         let row = SPARE.lock().pop().or_else(Row::new);
         Self {
@@ -145,14 +144,13 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Operations that the host can see.
+    /// Returns the number of operations that the host knows.
     #[inline]
     pub fn shown(&self) -> usize {
         self.shown
     }
 
-    /// The place of the operation that the host calls so; `None` when there is no such operation any
-    /// more.
+    /// Returns the place of the operation with this id; `None` if there is none (any more).
     #[inline]
     pub fn find(&self, id: i64) -> Option<u32> {
         let offset = (id as usize).wrapping_sub(self.start.as_ptr().addr());
@@ -163,8 +161,7 @@ impl Blocks {
         self.is_hosts(place).then_some(place)
     }
 
-    /// True for a number that is or has been an operation's id, here or with the method that had this row
-    /// before.
+    /// Returns whether a number is or was an operation's id, here or with the method that had this row before.
     pub fn was_given_out(&self, id: i64) -> bool {
         let Some(row) = &self.row else {
             return false;
@@ -174,18 +171,18 @@ impl Blocks {
         if offset / BLOCK_SIZE >= row.made as usize || offset % BLOCK_SIZE != 0 {
             return false;
         }
-        // SAFETY: so many have been written there, side by side, and they stay for ever.
+        // SAFETY: `made` blocks are initialized, and never unmapped.
         let block = unsafe { start.add(offset).cast::<Block>().as_ref() };
         block.op_id.load(Ordering::Relaxed) == id
     }
 
-    /// Is there an operation of the host's at this place?
+    /// Returns whether an operation of the host's is at this place.
     #[inline(always)]
     fn is_hosts(&self, place: u32) -> bool {
         !self.data(place).addr.is_null()
     }
 
-    /// The host's id of the operation at this place.
+    /// Returns the host's id of the operation at this place.
     #[inline(always)]
     pub fn id(&self, place: u32) -> i64 {
         self.at(place).as_ptr() as i64
@@ -196,32 +193,32 @@ impl Blocks {
         if place >= self.len {
             no_place(place, self.len);
         }
-        // SAFETY: so many have been written there, side by side, and they stay for ever.
+        // SAFETY: `len` blocks are initialized, and never unmapped.
         unsafe { self.start.add(place as usize * BLOCK_SIZE) }
     }
 
     #[inline(always)]
     fn block(&self, place: u32) -> &Block {
-        // SAFETY: a block begins so.
+        // SAFETY: a block begins with a `Block`.
         unsafe { self.at(place).cast().as_ref() }
     }
 
     #[inline(always)]
     fn cell(&self, place: u32) -> &Cell {
-        // SAFETY: as above.
+        // SAFETY: the record is at this offset of a block.
         unsafe { self.at(place).add(RECORD_AT).cast().as_ref() }
     }
 }
 
-/// Apart, so that the numbers stay in registers where they are compared.
+/// Reports an invalid place. Not inlined, so that the numbers stay in registers where they are compared.
 #[cold]
 fn no_place(place: u32, len: u32) -> ! {
     panic!("no place {place} of {len}")
 }
 
 impl OpStorage<UserMemory, OpData> for Blocks {
-    /// So that a stale id stays stale for a while. Hosts of the stand-alone BMI cancel late: Mercury all
-    /// operations of a transfer when its time is over, those that were reported long ago included.
+    /// Keeps a stale id stale for a while. Hosts of the stand-alone BMI cancel late: Mercury cancels all operations of
+    /// a transfer that times out, including those reported long before.
     #[inline(always)]
     fn reuse_delay(&self) -> u32 {
         self.reuse_delay
@@ -246,7 +243,7 @@ impl OpStorage<UserMemory, OpData> for Blocks {
 
     #[inline(always)]
     fn record(&self, place: u32) -> &Record<UserMemory> {
-        // SAFETY: `&self` excludes those that change it, and no other caller has this row.
+        // SAFETY: `&self` excludes mutation, and no other caller has this row.
         unsafe { &*self.cell(place).get() }
     }
 
@@ -275,11 +272,11 @@ impl OpStorage<UserMemory, OpData> for Blocks {
         unsafe { (&mut *cell.get(), &mut *block.word.get()) }
     }
 
-    /// Shows an operation of the host's to it.
+    /// Publishes an operation of the host's to the host.
     #[inline(always)]
     fn on_use(&mut self, place: u32) {
         let at = self.at(place);
-        // SAFETY: a block has each of them there, and the word is read as in `data`.
+        // SAFETY: a block has each of them at this offset, and the data is read as in `data`.
         let (block, shown, addr) = unsafe {
             let block = at.cast::<Block>().as_ref();
             let shown = at.add(self.addr_at).cast::<Addr>().as_ref();
@@ -292,7 +289,7 @@ impl OpStorage<UserMemory, OpData> for Blocks {
         }
     }
 
-    /// Its id is stale from now on. What the host reads stays as it is.
+    /// Makes the id stale. The words that the host reads stay.
     #[inline(always)]
     fn on_free(&mut self, place: u32) {
         if self.is_hosts(place) {
@@ -330,7 +327,7 @@ mod tests {
         ptr::without_provenance_mut(number)
     }
 
-    /// Blocks of which every other one is shown.
+    /// Makes blocks of which every other one is shown.
     fn blocks(len: u32) -> Blocks {
         let mut blocks = Blocks::default();
         while blocks.len() < len {
@@ -348,7 +345,7 @@ mod tests {
         assert_eq!(Blocks::default().find(0), None);
         let mut blocks = blocks(200);
         assert_eq!((blocks.len(), blocks.shown()), (256, 100));
-        // Every byte of all of it, and of as much before and behind.
+        // Every byte of the whole range, and of as much before and after.
         let (first, span) = (blocks.id(0), 256 * BLOCK_SIZE as i64);
         for id in first - span..first + 2 * span {
             let place = u32::try_from((id - first).div_euclid(BLOCK_SIZE as i64)).ok();
@@ -359,7 +356,7 @@ mod tests {
         for nonsense in [0, -1, 1, i64::MIN, i64::MAX] {
             assert_eq!(blocks.find(nonsense), None);
         }
-        // Its own is none any more once it is free, nor by then any of another method's.
+        // An id is invalid once its block is free, and so is another method's.
         let (id, other) = (blocks.id(4), self::blocks(64));
         assert_eq!((blocks.find(id), other.find(id)), (Some(4), None));
         blocks.on_free(4);
@@ -379,7 +376,7 @@ mod tests {
             (blocks.find(id), read(0), read(ADDR_AT / 8)),
             (None, shown.0, shown.1)
         );
-        // Used for an operation that is none of the host's.
+        // Used for an internal operation.
         blocks.on_use(6);
         assert_eq!(
             (blocks.find(id), read(0), read(ADDR_AT / 8)),
@@ -394,7 +391,7 @@ mod tests {
     fn an_id_that_was_given_out_is_told_from_other_numbers() {
         let mut blocks = blocks(64);
         let id = blocks.id(4);
-        // Places that a test beside this one has used before may have been given out by that one.
+        // A concurrent test may have given out places in a row used before.
         assert!(blocks.was_given_out(id));
         assert!(!blocks.was_given_out(id + 8) && !blocks.was_given_out(0));
         assert!(!blocks.was_given_out(id - 5 * BLOCK_SIZE as i64));
@@ -411,7 +408,7 @@ mod tests {
         assert_eq!((blocks.find(blocks.id(1)), blocks.shown()), (None, 32));
         blocks.on_free(1);
         assert_eq!(blocks.shown(), 32);
-        // Such as what becomes of a send that the host takes for complete.
+        // An internal operation, such as a send that the host takes for complete.
         let id = blocks.id(2);
         blocks.on_free(2);
         *blocks.data_mut(2) = OpData::default();
@@ -425,7 +422,7 @@ mod tests {
         let id = first.id(2);
         assert_eq!(first.find(id), Some(2));
         drop(first);
-        // A test beside this one may have taken it meanwhile.
+        // A concurrent test may have taken it meanwhile.
         let found = (0..10_000).any(|_| {
             let mut all: Vec<Blocks> = (0..64).map(|_| Blocks::default()).collect();
             let found = all.iter_mut().any(|blocks| {

@@ -8,54 +8,53 @@ use libc::c_void;
 use mx_proto::Memory;
 use std::ptr::{self, NonNull};
 
-/// The owner of an operation of the endpoint's.
+/// The purpose of an operation of the endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// The host's.
+    /// Posted by the host.
     Posted(PostKind),
-    /// A message of the handshake with its peer.
+    /// A handshake message to its peer.
     Handshake,
     /// The transport connect to its peer.
     Connect,
-    /// None: a message that is all match bits, or one of the endpoint's own.
+    /// A message without a body, or the endpoint's own operation.
     None,
 }
 
 /// The method's part of an operation.
 #[derive(Debug)]
 pub struct OpData {
-    /// Its owner.
+    /// Purpose of the operation.
     pub role: Role,
-    /// The context in which it is reported.
+    /// Context in which the operation is reported.
     pub context: u8,
-    /// Its class, if it is an unexpected message.
+    /// Class of an unexpected message, else 0.
     pub class: u8,
-    /// A receive posted while the conversation with its peer was cut.
+    /// Whether this is a receive posted while the conversation with its peer was cut.
     pub provisional: bool,
-    /// The operation waits for its peer to become ready, in the peer's queue.
+    /// Whether the operation waits in its peer's queue for the peer to become ready.
     pub pending: bool,
-    /// The code it completes or has completed with, if it is not 0. Before it is over the method has
-    /// set it, and nothing that the endpoint says changes it.
+    /// Completion code, if not 0. A code that the method sets before completion takes precedence over the endpoint's.
     pub error: i32,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: u32,
-    /// The peer.
+    /// Peer of the operation.
     pub peer: PeerKey,
-    /// Its length when posted; what was transferred when done.
+    /// Length in bytes when posted; bytes transferred when completed.
     pub size: i64,
-    /// The host's word, given back as it is.
+    /// The host's pointer, returned unchanged.
     pub user_ptr: *mut c_void,
-    /// The address it was posted with; null for what is none of the host's.
+    /// Address object given to the post; null for internal operations.
     pub addr: *mut bmi_method_addr,
 }
 
-// SAFETY: the pointers are only compared and handed back to the host.
+// SAFETY: the pointers are only compared and passed back to the host.
 unsafe impl Send for OpData {}
 
 const _: () = assert!(size_of::<OpData>() <= 64);
 
 impl OpData {
-    /// The word of an operation that the host posts.
+    /// Makes the data of an operation posted by the host.
     #[inline]
     pub fn new(post: &Post, peer: PeerKey) -> Self {
         let what = (post.kind, post.addr, post.tag as u32, post.class);
@@ -63,7 +62,7 @@ impl OpData {
         Self::of(what, len, (post.user_ptr, post.context), peer)
     }
 
-    /// The word of an operation of a kind, with an address, a tag and a class, that the host posts.
+    /// Makes the data of an operation posted by the host, from a kind, an address, a tag and a class.
     #[inline(always)]
     pub(crate) fn of(
         (kind, addr, tag, class): (PostKind, NonNull<bmi_method_addr>, u32, u8),
@@ -87,7 +86,7 @@ impl OpData {
         }
     }
 
-    /// The word of an operation that the host has not posted.
+    /// Makes the data of an internal operation.
     pub fn own(role: Role, peer: PeerKey) -> Self {
         Self {
             role,
@@ -96,12 +95,12 @@ impl OpData {
         }
     }
 
-    /// Sets its result, whatever the endpoint reports.
+    /// Sets the result, whatever the endpoint reports.
     pub fn set_end(&mut self, error: i32, size: i64) {
         (self.error, self.size) = (error, size);
     }
 
-    /// Ends an operation, with that code if none is set. Returns the context in which it is reported.
+    /// Completes an operation, with `error` unless a code is set. Returns its context.
     #[inline]
     pub(crate) fn end(&mut self, error: i32, transferred: u32) -> usize {
         if self.error == 0 {
@@ -110,13 +109,13 @@ impl OpData {
         usize::from(self.context) % CONTEXTS
     }
 
-    /// Whether it is an operation of the host's that the endpoint has.
+    /// Returns whether the operation was posted by the host and passed on to the endpoint.
     #[inline]
     pub fn is_posted(&self) -> bool {
         matches!(self.role, Role::Posted(_)) && !self.pending
     }
 
-    /// The kind posted by the host; `None`: it is an internal operation.
+    /// Returns the kind posted by the host; `None` for an internal operation.
     #[inline]
     pub fn kind(&self) -> Option<PostKind> {
         match self.role {
@@ -125,7 +124,7 @@ impl OpData {
         }
     }
 
-    /// The code of an operation whose time is over.
+    /// Returns the code of an operation that timed out.
     pub fn timeout_code(&self) -> i32 {
         if self.provisional {
             Cause::Reset.code()

@@ -1,8 +1,8 @@
 //! Posted operations.
 //!
 //! ```text
-//!   places.rs   their storage: memory the host may read, never unmapped
-//!   word.rs     the method's part of one; the other is the endpoint's record
+//!   blocks.rs   their storage: memory that the host may read, never unmapped
+//!   data.rs     the method's part of an operation; the other is the endpoint's record
 //!   post.rs     the rules for accepting a send or a receive
 //! ```
 

@@ -1,12 +1,12 @@
 //! The rules for accepting an operation.
 //!
 //! ```text
-//!   INIT             WAIT      READY       INIT, of a peer that had called
+//!   INIT             WAIT      READY       INIT, of a peer that had connected to us
 //!   connect, hold    hold      endpoint    ends at once
 //! ```
 //!
-//! Pending operations are posted first when the peer becomes ready, so nothing overtakes them. An
-//! operation that completes at once takes no block. A refused one leaves no state.
+//! Pending operations are posted first when the peer becomes ready, so nothing overtakes them. An operation that
+//! completes at once takes no block. A rejected one leaves no state.
 //!
 //! Out of scope: waiting, threads, C's pointers.
 
@@ -23,8 +23,8 @@ use mx_proto::{self as mx, Clock, Memory, ReceivePosted, RemoteId, RequestId};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Posts an operation with the peer that its address object stands for. `id` is written before
-    /// the operation can complete; on failure nothing has happened.
+    /// Posts an operation with a peer. `id` is written before the operation can complete; on failure nothing has
+    /// happened.
     pub fn post(
         &mut self,
         key: PeerKey,
@@ -37,7 +37,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// May there be one more?
+    /// Rejects an operation for which there is no memory.
     #[inline(always)]
     fn admit(&mut self, key: PeerKey, post: &Post) -> Result<(), Box<Error>> {
         if !self.room.admits(self.endpoint.ops().in_use()) && !self.frees_memory(key, post) {
@@ -46,15 +46,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(())
     }
 
-    /// Is it a receive for a message that lies here already?
+    /// Returns whether the operation is a receive for a message that has already arrived.
     #[cold]
     fn frees_memory(&mut self, key: PeerKey, post: &Post) -> bool {
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
         post.kind == PostKind::Recv && self.endpoint.probe(bits, MATCH).is_some()
     }
 
-    /// Sends a small expected message at once, if nothing is in its way. Otherwise returns false, nothing has been sent, and
-    /// [`Self::post_send`] is to be called.
+    /// Front of [`Self::post_send`] for a small expected message: sends it at once if nothing else waits. Returns false
+    /// if nothing was sent, and `post_send` is to be called.
     #[inline(always)]
     pub fn send_at_once(&mut self, key: PeerKey, tag: u32, context: i64, body: &[u8]) -> bool {
         let Some((remote, tx_id)) = self.ready_peer(key) else {
@@ -65,8 +65,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             && self.endpoint.send_at_once(remote, bits, body)
     }
 
-    /// Posts a receive of one buffer, if nothing is unusual about its peer and no message waits for a receive. Otherwise returns
-    /// `None`, nothing has been posted, and [`Self::post_recv`] is to be called.
+    /// Front of [`Self::post_recv`] for one buffer of a connected peer while no message waits for a receive. Returns
+    /// `None` if nothing was posted, and `post_recv` is to be called.
     #[inline(always)]
     pub fn recv_at_once(
         &mut self,
@@ -84,8 +84,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Some(self.id(op))
     }
 
-    /// The remote of a peer that is READY and whose conversation is not cut, and the id that the peer gave us; if there may be
-    /// one more operation.
+    /// Returns the remote of a READY peer whose conversation is not cut, and the id that the peer gave this process;
+    /// `None` also if memory for another operation is short.
     #[inline(always)]
     fn ready_peer(&mut self, key: PeerKey) -> Option<(RemoteId, u32)> {
         let admitted = self.room.admits(self.endpoint.ops().in_use());
@@ -98,7 +98,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// [`Self::post`] of a send.
+    /// Implements [`Self::post`] for a send.
     #[inline(always)]
     pub fn post_send(
         &mut self,
@@ -169,8 +169,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// A send to a remote that has gone, which the method has not looked at yet. Trouble with a peer fails no
-    /// post: OrangeFS's client waits for ever when the first send of a flow is refused.
+    /// Sends to a remote whose loss the method has not handled yet. A lost peer never makes a post fail: OrangeFS's
+    /// client hangs if the first send of a flow is rejected.
     #[cold]
     #[inline(never)]
     fn send_after_loss(
@@ -189,7 +189,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.send(key, post, id)
     }
 
-    /// [`Self::post`] of a receive.
+    /// Implements [`Self::post`] for a receive.
     #[inline(always)]
     pub fn post_recv(
         &mut self,
@@ -226,25 +226,25 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 let size = i64::from(how.transferred);
                 match code_of(how.status) {
                     0 => Ok(PostOutcome::Complete { size }),
-                    // It failed, but as an operation: it is reported like any other.
+                    // A failed operation, not a failed post: it is reported like any other.
                     code => self.end_at_once(key, post, (code, size), id),
                 }
             }
             Err(mx::PostError::UnknownRemote) => {
-                // It has gone, and the method has not looked at that yet.
+                // The remote is lost, and the method has not handled that yet.
                 let down = self.endpoint.loss_of(remote);
                 let cause = down.map_or(Cause::Reset, |down| Cause::of_down(down.reason));
                 self.end_at_once(key, post, (cause.code(), 0), id)
             }
             Err(error) => {
-                // Our mask covers our bits.
+                // `MATCH` covers the bits, so this is the only error left.
                 debug_assert_eq!(error, mx::PostError::TooMany);
                 Err(Error::no_memory("an operation", BLOCK_SIZE))
             }
         }
     }
 
-    /// An operation that is over as soon as it is posted, with that code and size.
+    /// Posts an operation that completes at once, with that code and size.
     #[cold]
     fn end_at_once(
         &mut self,
@@ -261,7 +261,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(PostOutcome::Pending)
     }
 
-    /// The conversation with the peer is cut: an expected send ends at once.
+    /// Fails an expected send at once because the conversation with the peer is cut.
     #[cold]
     fn fail_cut(
         &mut self,
@@ -274,7 +274,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(PostOutcome::Pending)
     }
 
-    /// The peer is not ready: the operation waits for it.
+    /// Queues an operation because the peer is not ready.
     #[cold]
     fn queue(
         &mut self,
@@ -306,7 +306,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(PostOutcome::Pending)
     }
 
-    /// An operation that the endpoint is to do nothing about until it is told.
+    /// Makes an operation on which the endpoint does not act until told.
     fn hold(
         &mut self,
         key: PeerKey,
@@ -325,14 +325,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(op)
     }
 
-    /// The host's id of an operation.
+    /// Returns the host's id of an operation.
     #[inline]
     fn id(&self, op: RequestId) -> i64 {
         self.endpoint.ops().places().id(op.index())
     }
 }
 
-/// An operation of the host's that is being posted.
+/// An operation of the host's being posted.
 struct NewOperation<'a> {
     post: &'a mut Post,
     key: PeerKey,
@@ -350,11 +350,11 @@ impl mx::Posting<Host> for NewOperation<'_> {
     }
 }
 
-/// A receive that is made where it is to be.
+/// A receive whose buffer and data are made directly in its record.
 struct AtOnce<F>(F);
 
 impl<F: FnOnce() -> (UserMemory, OpData)> mx::Posting<Host> for AtOnce<F> {
-    /// None: it is asked for of what may not become an operation.
+    /// Never called: only operations that may complete without a record are asked for their memory.
     fn memory(&mut self) -> &mut UserMemory {
         unreachable!("the memory of a receive that is posted at once")
     }

@@ -1,52 +1,53 @@
 //! The attempts to connect to a peer at its addresses, side by side (RFC 8305, Happy Eyeballs).
 //!
 //! ```text
-//!   address A   attempt ------------------------------- no answer --------> called off
+//!   address A   attempt ------------------------------- no answer --------> cancelled
 //!           B           `- 250 ms later: attempt -- refused                  ^
 //!           C                                          `- at once: attempt --+- accepted: the session
 //!           D                                                                   (not tried)
 //! ```
 //!
-//! An attempt goes on while the next ones begin: over a path that takes longer than 250 ms the first one still
+//! An attempt continues while the next ones begin: over a path that takes longer than 250 ms the first one still
 //! succeeds. There is one attempt for each address of the peer, from whichever address of this machine the kernel
 //! chooses, and one more for an address that cuts the connection.
 //!
 //! Owns: the attempts of one connect.
-//! Out of scope: the endpoint, which connects; the order of the addresses ([`Peer::addresses`](super::table::Peer::addresses)).
+//! Out of scope: the endpoint, which connects; the order of the addresses
+//! ([`Peer::addresses`](super::table::Peer::addresses)).
 
 use super::state::Cause;
 use mx_proto::{Instant, NicId, Reminder, RequestId};
 use std::time::Duration;
 
-/// The time that the newest attempt has for itself: the Connection Attempt Delay that RFC 8305, section 8, recommends.
+/// Time between two attempts: the Connection Attempt Delay that RFC 8305, section 8, recommends.
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// An attempt to connect at one address of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempt {
-    /// The interface with that address.
+    /// Interface with that address.
     pub nic: NicId,
-    /// The transport connect (ICON_REQ) that is under way, or the reason why it has failed.
+    /// Transport connect (ICON_REQ) in progress, or the reason why it failed.
     pub request: Result<RequestId, Cause>,
-    /// The end of the attempt before this one, which was cut; there are two at most.
+    /// Cause that cut the first attempt at this address, if any. At most two attempts are made.
     pub cut: Option<Cause>,
-    /// The peer's id for us, once its hello has said it.
+    /// The peer's id for this process; `None` until its hello has arrived.
     pub tx_id: Option<u32>,
 }
 
 /// The attempts of one connect.
 #[derive(Default, Debug)]
 pub struct Attempts {
-    /// In the order in which their addresses were tried first.
+    /// Attempts in the order in which their addresses were first tried.
     all: Vec<Attempt>,
-    /// The end of the connection before this connect, if it was cut before READY.
+    /// Cause that cut the connection before this connect, if it was cut before READY.
     pub cut: Option<Cause>,
-    /// The time at which the next attempt begins, or the name is resolved again.
+    /// Time at which the next attempt begins, or the name is resolved again; `None` if not scheduled.
     pub next: Option<(Instant, Reminder)>,
 }
 
 impl Attempts {
-    /// None yet; `cut`: the end of the connection before.
+    /// Makes an empty list. `cut`: how the previous connection ended.
     pub fn after(cut: Option<Cause>) -> Self {
         Self {
             cut,
@@ -54,7 +55,7 @@ impl Attempts {
         }
     }
 
-    /// Records that an attempt has begun at that interface, or that it could not.
+    /// Records an attempt that has begun at its interface, or failed to begin.
     pub fn begin(&mut self, attempt: Attempt) {
         match self.all.iter_mut().find(|known| known.nic == attempt.nic) {
             Some(known) => *known = attempt,
@@ -62,31 +63,31 @@ impl Attempts {
         }
     }
 
-    /// The attempt of that transport connect, while it is under way.
+    /// Returns the attempt of that transport connect, while in progress.
     pub fn of(&mut self, request: RequestId) -> Option<&mut Attempt> {
         let mut all = self.all.iter_mut();
         all.find(|attempt| attempt.request == Ok(request))
     }
 
-    /// Whether that interface has been tried.
+    /// Returns whether that interface has been tried.
     pub fn has_tried(&self, nic: NicId) -> bool {
         self.all.iter().any(|attempt| attempt.nic == nic)
     }
 
-    /// Whether an answer may still come.
+    /// Returns whether an attempt is in progress.
     pub fn is_under_way(&self) -> bool {
         self.all.iter().any(|attempt| attempt.request.is_ok())
     }
 
-    /// Forgets the attempts whose interfaces are not to be kept, and returns the transport connects of those that are
-    /// under way, to be called off.
+    /// Removes the attempts at interfaces not to be kept, and returns their transport connects that are in progress, to
+    /// be cancelled.
     pub fn retain(&mut self, keep: impl Fn(NicId) -> bool) -> Vec<RequestId> {
         let gone = self.all.extract_if(.., |attempt| !keep(attempt.nic));
         gone.filter_map(|attempt| attempt.request.ok()).collect()
     }
 
-    /// The cause that says most of why the connect has failed, `last` included: the peer's own answer, then a
-    /// refusal by its machine, then the network's word that there is no way, then silence; of equal ones the first.
+    /// Returns the most informative cause of the failure, `last` included: the peer's own answer, then a refusal by its
+    /// machine, then a report that there is no route, then a time-out; the first one among equals.
     pub fn cause_of_failure(&self, last: Cause) -> Cause {
         let failed = self.all.iter().filter_map(|attempt| attempt.request.err());
         let worse = |most: Cause, next: Cause| if next.says_more(most) { next } else { most };

@@ -8,34 +8,31 @@
 //!     |  `- posted, not READY ---^                       lost |  | unexpected message posted, or
 //!     |                                                       v  | handed out
 //!     `----------------------------------------------------> CUT
-//!        handed out, of a connection that is lost
+//!        handed out, from a lost connection
 //! ```
 //!
-//! In BMI every exchange begins with an unexpected message, followed by expected ones. When the
-//! connection is lost, the peer ends its side of all exchanges. An expected operation that the host
-//! posts afterwards for one of them would wait for ever: the new connection works, but there is no
-//! counterpart. So while a conversation is CUT
+//! In BMI every exchange begins with an unexpected message, followed by expected ones. When the connection is lost, the
+//! peer ends its side of all exchanges. An expected operation that the host posts afterwards for one of them would wait
+//! for ever: the new connection works, but there is no counterpart. So while a conversation is CUT
 //!
-//! * expected sends end with `-BMI_ENETRESET`,
-//! * receives are *provisional*: a host posts the receive of an answer before its request. A following
-//!   unexpected send makes them ordinary; an expected send, or one peer timeout, ends them with
-//!   `-BMI_ENETRESET`.
+//! * expected sends fail with `-BMI_ENETRESET`,
+//! * receives are *provisional*: a host posts the receive of an answer before its request. A following unexpected send
+//!   makes them ordinary; an expected send, or one peer timeout, ends them with `-BMI_ENETRESET`.
 //!
-//! Only for peers that are called from here: everything that is posted to a caller whose connection is lost ends at
-//! once.
+//! Conversations matter only for peers that this process connects to: operations with a peer that had connected itself
+//! and whose connection is lost end at once.
 //!
-//! UNOPENED conversations are never cut, so programs that exchange only expected messages can begin
-//! anew after a loss.
+//! UNOPENED conversations are never cut, so programs that exchange only expected messages can begin again after a loss.
 //!
 //! Out of scope: operations, connections.
 
-/// See the module.
+/// State of the conversation with a peer; see the module.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Conversation {
     /// No unexpected message has been exchanged with the peer.
     #[default]
     Unopened,
-    /// An unexpected message has been posted, and the connection that it waits for is the first.
+    /// An unexpected message has been posted, and waits for the first connection.
     Begun,
     /// The connection was lost after unexpected messages, and none has been exchanged since.
     Cut,
@@ -67,7 +64,7 @@ impl Conversation {
         };
     }
 
-    /// Records that a message of a connection that is lost has been handed out.
+    /// Records that a message of a lost connection has been handed out.
     pub fn on_late_message(&mut self) {
         if *self != Self::Open {
             *self = Self::Cut;

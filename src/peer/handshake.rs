@@ -1,12 +1,12 @@
 //! The encoding of a greeting, and of CONN_REQ and CONN_ACK, which a C `bmi_mx` sends instead.
 //!
 //! ```text
-//!   greeting   version (4) | our id for the peer (4) | "mx://host:board:endpoint", no NUL
+//!   greeting   version (4) | sender's id for the receiver (4) | "mx://host:board:endpoint", no NUL
 //!
-//!   CONN_REQ   bits: type 0xc | our id for the peer | version
+//!   CONN_REQ   bits: type 0xc | sender's id for the receiver | version
 //!              body: "mx://host:board:endpoint" NUL
-//!   CONN_ACK   bits: type 0xa | our id for the peer | version          (accepted)
-//!                    type 0xa | negative reason | version, bit 31 set  (refused)
+//!   CONN_ACK   bits: type 0xa | sender's id for the receiver | version     (accepted)
+//!                    type 0xa | negative reason | version, bit 31 set      (rejected)
 //!              body: none
 //! ```
 //!
@@ -17,20 +17,20 @@ use mx_proto::flow::{CREDIT, OVERHEAD};
 use mx_proto::wire::GREETING_MAX;
 use std::fmt;
 
-/// Longest CONN_REQ we look at: a name of 253 bytes, its numbers, and whatever comes behind the NUL.
+/// Longest accepted CONN_REQ, in bytes: a name of 253 bytes, its numbers, and any bytes after the NUL.
 pub const REQUEST_MAX: usize = 2048;
 
-/// Bytes of a name that we send, without its NUL.
+/// Longest name sent, in bytes without its NUL.
 const NAME_MAX: usize = CREDIT - OVERHEAD - 1;
 
-/// The words of a method about itself in the hello of a call, or of its answer.
+/// A method's introduction in the hello of a connect, or of its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Greeting<'a> {
-    /// The version of the match bits.
+    /// Version of the match bits.
     pub version: u32,
-    /// The id that the sender gives the receiver.
+    /// Id that the sender gives the receiver.
     pub id: u32,
-    /// The sender's name for itself. Any text.
+    /// The sender's name for itself; any text.
     pub name: &'a str,
 }
 
@@ -38,7 +38,8 @@ pub struct Greeting<'a> {
 const GREETING_HEAD: usize = 8;
 
 impl<'a> Greeting<'a> {
-    /// The bytes to send, with as much of the name as a hello has room for. The name is for display; the transport identifies us.
+    /// Encodes a greeting, its name truncated to fit a hello. The name is for display; the transport identifies the
+    /// sender.
     pub fn emit(id: u32, name: &str) -> Vec<u8> {
         let most = GREETING_MAX - GREETING_HEAD;
         let end = (0..=most).rev().find(|at| name.is_char_boundary(*at));
@@ -46,7 +47,7 @@ impl<'a> Greeting<'a> {
         [&VERSION.to_le_bytes(), &id.to_le_bytes(), name.as_bytes()].concat()
     }
 
-    /// Reads what arrived. `None`: it has no version and id, or the name is no text.
+    /// Decodes a greeting. `None` without a version and an id, or if the name is not UTF-8.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first_chunk()?;
         let (id, name) = rest.split_first_chunk()?;
@@ -58,10 +59,10 @@ impl<'a> Greeting<'a> {
     }
 }
 
-/// A CONN_REQ's body.
+/// Body of a CONN_REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnReq<'a> {
-    /// The peer's name for itself. Any text; it may not even be an address.
+    /// The peer's name for itself; any text, not necessarily an address.
     pub name: &'a str,
 }
 
@@ -70,7 +71,7 @@ pub struct ConnReq<'a> {
 pub enum Malformed {
     /// Length of a body that is too long, in bytes.
     TooLong(usize),
-    /// The name has no end.
+    /// The name has no NUL.
     NoNul,
     /// The name is empty.
     Empty,
@@ -90,15 +91,15 @@ impl fmt::Display for Malformed {
 }
 
 impl<'a> ConnReq<'a> {
-    /// The bytes to send: at most as much of the name as one credit covers, so that the message
-    /// always carries its data. The name is for display; the transport identifies us.
+    /// Encodes a CONN_REQ's body: the name truncated to fit one credit, so that the message always carries its data.
+    /// The name is for display; the transport identifies the sender.
     pub fn emit(name: &str) -> Vec<u8> {
         let most = (0..=NAME_MAX).rev().find(|at| name.is_char_boundary(*at));
         let name = name.get(..most.unwrap_or(0)).unwrap_or(name);
         [name.as_bytes(), &[0]].concat()
     }
 
-    /// Reads what arrived.
+    /// Decodes a CONN_REQ's body.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         if bytes.len() > REQUEST_MAX {
             return Err(Malformed::TooLong(bytes.len()));
@@ -113,30 +114,30 @@ impl<'a> ConnReq<'a> {
     }
 }
 
-/// The contents of a CONN_ACK.
+/// Contents of a CONN_ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The peer will know us by this number.
+    /// The peer accepts.
     Accepted {
-        /// The number by which the peer knows us.
+        /// The peer's number for this process.
         tx_id: u32,
     },
-    /// The peer refuses us, for this (negative) reason.
+    /// The peer rejects the request, with this (negative) reason.
     Refused {
-        /// The reason.
+        /// Reason as sent, negative.
         answer: i32,
     },
     /// The peer speaks another version.
     Version {
-        /// The version.
+        /// The peer's version.
         theirs: u32,
     },
-    /// The peer has sent no id.
+    /// The peer accepts without an id, which is invalid.
     NoId,
 }
 
 impl Answer {
-    /// Reads a CONN_ACK's match bits.
+    /// Decodes a CONN_ACK's match bits.
     pub const fn of(fields: Fields) -> Self {
         if let Some(answer) = fields.refusal() {
             return Self::Refused { answer };

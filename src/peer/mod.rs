@@ -5,7 +5,7 @@
 //!   attempts.rs   the attempts to connect to a peer at its addresses
 //!   conversation.rs   UNOPENED / OPEN / CUT: whether expected operations have a counterpart
 //!   table.rs      peers by id, by address object, by network name
-//!   handshake.rs  CONN_REQ and CONN_ACK as bytes and verdicts
+//!   handshake.rs  encoding of greetings, CONN_REQ and CONN_ACK
 //! ```
 
 pub mod attempts;

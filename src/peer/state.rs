@@ -2,21 +2,22 @@
 //!
 //! ```text
 //!            post                        the answer
-//!   INIT ------------> WAIT: Connecting ----------------------> READY <--- hello --- (a peer that calls)
+//!   INIT ------------> WAIT: Connecting ----------------------> READY <--- hello --- (a peer that connects)
 //!    ^                    |  |                                  ^  |
 //!    |                    |  `--> Requested --- CONN_ACK -------'  |
-//!    |                    v           |  failure, time-out         v  peer gone, dropped
+//!    |                    v           |  failure, time-out         v  peer lost, dropped
 //!    `------------------ DISCONNECT <-+----------------------------'
 //! ```
 //!
-//! Requested is for a C `bmi_mx`, whose hello says nothing: it is sent CONN_REQ, and sends it when it calls.
-//! A peer that has called begins in READY, and stays in INIT when its connection has ended; it is never called back.
+//! Requested is for a C `bmi_mx`, whose hello has no greeting: it gets a CONN_REQ, and sends one when it connects. A
+//! peer that has connected itself begins in READY, and stays in INIT after its connection has ended; it is never called
+//! back.
 //!
-//! A connection that is cut before READY is tried once more from the start (Connecting): the other
-//! side may just have been closing the previous one. Several attempts may be under way in Connecting, one at each
-//! address of the peer ([`Attempts`](super::attempts::Attempts)).
+//! A connection that is cut before READY is tried once more from the start (Connecting): the peer may just have been
+//! closing the previous one. Several attempts may be in progress in Connecting, one at each address of the peer
+//! ([`Attempts`](super::attempts::Attempts)).
 //!
-//! [`TRANSITIONS`] are the arrows; `docs/states.md` describes the effect of each on operations.
+//! [`TRANSITIONS`] lists the arrows; `docs/states.md` describes the effect of each on operations.
 //!
 //! Owns: the data of each state and the legal transitions.
 //! Out of scope: operations, the endpoint.
@@ -28,32 +29,32 @@ use mx_proto::transition_table;
 use mx_proto::{DownReason, RemoteId, Status};
 use std::fmt;
 
-/// The state of a peer.
+/// State of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Nothing has begun, or everything is over.
+    /// No connection: before the first one, or after one has ended.
     Init,
-    /// The handshake is under way. Sends are queued.
+    /// Connecting, or handshake in progress. Sends are queued.
     Wait(WaitState),
-    /// Messages flow.
+    /// The connection is ready for messages.
     Ready(Ready),
-    /// The connection is over, and its operations end. INIT follows within the same call.
+    /// The connection has ended, and its operations complete. INIT follows within the same call.
     Disconnect {
-        /// Their result.
+        /// Result of the operations.
         cause: Cause,
     },
 }
 
-/// The steps of the handshake.
+/// Steps of connecting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitState {
-    /// Transport connects (ICON_REQ) are under way.
+    /// Transport connects (ICON_REQ) are in progress.
     Connecting,
-    /// CONN_REQ is sent, CONN_ACK not here.
+    /// CONN_REQ was sent, and waits for CONN_ACK.
     Requested {
-        /// The remote it was sent to.
+        /// Remote that it was sent to.
         remote: RemoteId,
-        /// The end of the attempt before the one that reached it, which was cut; there are two at most.
+        /// Cause that cut the attempt before this one, if any. At most two attempts are made.
         cut: Option<Cause>,
     },
 }
@@ -61,14 +62,14 @@ pub enum WaitState {
 /// A finished handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
-    /// The endpoint's name for the peer.
+    /// The endpoint's id of the peer.
     pub remote: RemoteId,
-    /// The peer's name for us, in every message to it.
+    /// The peer's id for this process, contained in every message to it.
     pub tx_id: u32,
 }
 
 impl State {
-    /// The endpoint's name for the peer, once it is known.
+    /// Returns the endpoint's id of the peer, if known.
     #[inline]
     pub const fn remote(&self) -> Option<RemoteId> {
         match self {
@@ -79,12 +80,12 @@ impl State {
         }
     }
 
-    /// The handshake is under way.
+    /// Returns whether the state is one of WAIT.
     pub const fn is_wait(&self) -> bool {
         matches!(self, Self::Wait(_))
     }
 
-    /// Without what it holds.
+    /// Returns the state without its data.
     pub const fn name(&self) -> StateName {
         match self {
             Self::Init => StateName::Init,
@@ -95,14 +96,14 @@ impl State {
         }
     }
 
-    /// May this state be followed by `next`? Those in [`TRANSITIONS`] may.
+    /// Returns whether `next` may follow this state, according to [`TRANSITIONS`].
     pub fn may_become(&self, next: &Self) -> bool {
         TRANSITIONS
             .iter()
             .any(|legal| legal.from == self.name() && legal.to == next.name())
     }
 
-    /// Goes on to `next`, and notes that in debug builds, where `next` must be legal.
+    /// Changes to `next`. Debug builds check that the transition is legal, and record it.
     pub fn become_next(&mut self, next: Self) {
         debug_assert!(self.may_become(&next), "{self} -> {next}");
         note(self.name(), next.name());
@@ -110,7 +111,7 @@ impl State {
     }
 }
 
-/// A state without what it holds.
+/// A state without its data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum StateName {
     /// [`State::Init`].
@@ -137,7 +138,7 @@ impl fmt::Display for StateName {
     }
 }
 
-// The simulator's random programs meet each.
+// The simulator's random programs cover every transition.
 transition_table! {
     StateName {
         Init => Connecting: "an operation is posted: our transport connect begins",
@@ -161,29 +162,29 @@ impl fmt::Display for State {
     }
 }
 
-/// The reason for disconnecting a peer; the code its operations complete with.
+/// Reasons for disconnecting a peer, which determine the code of its operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// The peer went away or restarted, or its address was dropped.
+    /// The peer disconnected or restarted, or its address was dropped.
     Reset,
-    /// No endpoint listens there, or it does not want us.
+    /// No endpoint listens there, or it rejects the connection.
     Refused,
-    /// There is no route to it.
+    /// There is no route to the peer.
     Unreachable,
-    /// No answer in time.
+    /// No answer arrived in time.
     TimedOut,
-    /// The peer speaks another version, or nonsense.
+    /// The peer speaks another version, or violates the protocol.
     Protocol,
     /// The peer or this process has no room for another peer.
     NoRoom,
-    /// The peer and this process do not share the site's secret.
+    /// The peer and this process have different secrets.
     Secret,
-    /// The peer does not accept us: the network does not tell it who we are.
+    /// The peer rejects this process, whose address it cannot verify.
     Denied,
 }
 
 impl Cause {
-    /// The negative BMI code.
+    /// Returns the negative BMI code.
     pub const fn code(self) -> c_int {
         -match self {
             Self::Reset => bmi::BMI_ENETRESET,
@@ -197,7 +198,7 @@ impl Cause {
         }
     }
 
-    /// Whether this end of an attempt says more than another one's about why a peer cannot be reached.
+    /// Returns whether this cause is more informative than another attempt's about why a peer cannot be reached.
     pub const fn says_more(self, than: Self) -> bool {
         self.rank() > than.rank()
     }
@@ -212,7 +213,7 @@ impl Cause {
         }
     }
 
-    /// The cause for a lost remote.
+    /// Returns the cause for a lost remote.
     pub const fn of_down(reason: DownReason) -> Self {
         match reason {
             DownReason::Disconnected => Self::Reset,
@@ -230,7 +231,7 @@ impl Cause {
         }
     }
 
-    /// The cause for a failed transport connect.
+    /// Returns the cause for a failed transport connect.
     pub const fn of_connect(status: Status) -> Self {
         match status {
             Status::Timeout => Self::TimedOut,
@@ -243,7 +244,7 @@ impl Cause {
         }
     }
 
-    /// The cause for a transport connect that could not be started.
+    /// Returns the cause for a transport connect that could not be started.
     pub const fn of_start(error: ConnectError) -> Self {
         match error {
             ConnectError::UnknownNic | ConnectError::NoRoute | ConnectError::BadEndpoint => {

@@ -1,16 +1,15 @@
 //! All peers of one method.
 //!
 //! ```text
-//!   address object (many) ------.
-//!   target of those we call -----+--> PeerKey { id, generation } --> Peer
-//!   remote's context word ------'
+//!   address object (many) -------------.
+//!   target of an outgoing connection --+--> PeerKey { id, generation } --> Peer
+//!   remote's context word -------------'
 //!
-//!   ids: 1, 2, 3, ...   freed ones wait, oldest first, and are given out again when 1024 wait
-//!                       or the numbers are used up
+//!   ids: 1, 2, 3, ...   freed ones wait, oldest first, and are reused when 1024 wait or the numbers are used up
 //! ```
 //!
-//! The peer puts this id into every message to us (`rx_id`), so it must not be given to another
-//! peer while a receive with it is posted. Therefore a peer with operations is not removed.
+//! The peer puts this id into every message to this process (`rx_id`), so it must not be given to another peer while a
+//! receive with it is posted. Therefore a peer with operations is not removed.
 //!
 //! Owns: ids.
 //! Cost: every look-up is O(1).
@@ -29,7 +28,7 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
-/// Names a peer; recognised as stale when the peer is gone.
+/// Key of a peer; stale once the peer is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerKey {
     id: u32,
@@ -37,26 +36,26 @@ pub struct PeerKey {
 }
 
 impl PeerKey {
-    /// No peer.
+    /// Key of no peer.
     pub const NONE: Self = Self {
         id: 0,
         generation: 0,
     };
 
-    /// The number we gave the peer (`rx_id`).
+    /// Returns the number that this process gave the peer (`rx_id`).
     #[inline]
     pub const fn id(self) -> u32 {
         self.id
     }
 
-    /// As a word, for the endpoint's contexts. Its highest bit is 0; the word is 0 only without a
-    /// peer.
+    /// Returns the key as a word, for the endpoint's contexts. Its highest bit is 0; the word is 0 only for
+    /// [`Self::NONE`].
     #[inline]
     pub const fn to_word(self) -> u64 {
         (self.generation as u64) << 32 | self.id as u64
     }
 
-    /// The inverse; still to be looked up.
+    /// Converts a word back to a key, which may be stale.
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         Self {
@@ -66,79 +65,79 @@ impl PeerKey {
     }
 }
 
-/// The object under which the host was told of a peer, because an unexpected message came and it had looked none up.
+/// Registration with the host of a peer that sent an unexpected message without the host having looked it up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostRegistration {
-    /// There was no need to, or the host has dropped the object.
+    /// No registration: not needed, or the host has dropped the object.
     No,
-    /// A thread is telling the host of this object.
+    /// A thread is registering this object.
     Registering(*mut bmi_method_addr),
-    /// The host knows the peer by an object and a name.
+    /// The host knows the peer by this object.
     Known {
-        /// The object.
+        /// Address object given to the host.
         addr: *mut bmi_method_addr,
-        /// The host's name.
+        /// The host's id.
         name: BMI_addr_t,
-        /// The host has been told that the peer is dead.
+        /// Whether the host has been told that the peer is lost.
         forgotten: bool,
     },
 }
 
-/// An address object that stands for a peer.
+/// An address object of a peer.
 #[derive(Debug)]
 pub struct Object {
-    /// Its address.
+    /// Pointer that the host has.
     pub addr: *mut bmi_method_addr,
-    /// The interfaces that its name stands for, in the order of trial; none: the peer has called.
+    /// Interfaces that its name resolves to, in the order of trial; empty for a peer that connected.
     pub nics: Vec<NicId>,
-    /// The host got it by looking the peer up, so unexpected messages may be said to come from it.
+    /// Whether the object comes from the host's look-up, so that unexpected messages may be reported from it.
     pub looked_up: bool,
 }
 
 /// A remote endpoint, as the method knows it.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its own key.
+    /// Key of the peer.
     pub key: PeerKey,
-    /// Its name, for display.
+    /// Name, for display.
     pub name: String,
-    /// Its state.
+    /// State of the connection.
     pub state: State,
-    /// Its key at the caller: the first interface that its name stands for, endpoint and route. For a peer that has
-    /// called, the place that it comes from.
+    /// Target of connections to the peer: the first interface that its name resolves to, endpoint and route. For a peer
+    /// that connected, its origin.
     pub target: Target,
-    /// The attempts to connect to it, while it is being connected to.
+    /// Attempts to connect, while in Connecting.
     pub attempts: Attempts,
-    /// The interface at which it was reached last.
+    /// Interface at which the peer was last reached.
     pub reached: Option<NicId>,
-    /// Address objects that stand for it, oldest first.
+    /// Address objects of the peer, oldest first.
     pub objects: SmallVec<[Object; 1]>,
-    /// Whether expected operations belong to anything it knows of.
+    /// Whether expected operations can have a counterpart.
     pub conversation: Conversation,
-    /// Receives of it may be provisional.
+    /// Whether receives of the peer may be provisional.
     pub has_provisional: bool,
-    /// The end of WAIT, if it is limited.
+    /// End of WAIT; `None` if unlimited, or outside of WAIT.
     pub wait_until: Option<(Instant, Reminder)>,
-    /// A handshake message to it has not gone out yet.
+    /// Whether a handshake message to the peer is still queued.
     pub handshake_waits: bool,
-    /// The peer was lost, or could not be reached, since its name was last resolved.
+    /// Whether the peer was lost or unreachable since its name was last resolved.
     pub name_doubted: bool,
-    /// The number of its CONN_REQs while it was READY.
+    /// Number of CONN_REQs from the peer while READY.
     pub again: u8,
-    /// The peer has called this process, and is never called back.
+    /// Whether the peer connected to this process; such a peer is never called back.
     pub has_called: bool,
-    /// The object under which the host was told of the peer.
+    /// Registration of the peer with the host.
     pub inbound: HostRegistration,
-    /// Operations that wait for READY, as they were posted.
+    /// Operations that wait for READY, in the order of posting.
     pub pending: List,
 }
 
-// SAFETY: the pointers are only compared and handed back to the host.
+// SAFETY: the pointers are only compared and passed back to the host.
 unsafe impl Send for Peer {}
 
 impl Peer {
-    /// Its interfaces in the order of trial: the one at which it was reached last, then those that its address objects
-    /// stand for, at most [`ADDRESSES_MAX`].
+    /// Returns the peer's interfaces in the order of trial: the one at which it was last reached, then those of its
+    /// address objects, at most [`ADDRESSES_MAX`].
     pub fn addresses(&self) -> Vec<NicId> {
         let mut all = Vec::new();
         for nic in self.objects.iter().flat_map(|object| &object.nics) {
@@ -153,30 +152,30 @@ impl Peer {
         all
     }
 
-    /// The first of them that has not been tried in this connect.
+    /// Returns the first interface that this connect has not tried.
     pub fn untried(&self) -> Option<NicId> {
         let mut addresses = self.addresses().into_iter();
         addresses.find(|nic| !self.attempts.has_tried(*nic))
     }
 }
 
-/// All peers.
+/// All peers of one method.
 #[derive(Debug)]
 pub struct Peers {
-    /// Index: id. Entry 0 is never used.
+    /// Peers by id. Entry 0 is never used.
     slots: Vec<Option<Box<Peer>>>,
     freed: VecDeque<u32>,
-    /// The one given last: each peer has the next.
+    /// Generation given last: each new peer gets the next.
     generation: u32,
     limit: u32,
-    /// Peers that are called from here, by target.
+    /// Peers that this process connects to, by target.
     calls: HashMap<Target, PeerKey, RandomState>,
 }
 
-/// Freed ids that wait before the oldest is given out again.
+/// Number of freed ids that wait before the oldest is reused.
 const REUSE_DELAY: usize = 1024;
 
-/// Largest generation: a key's word keeps its highest bit for others.
+/// Largest generation, which leaves the highest bit of a key's word for other uses.
 const GENERATIONS: u32 = (1 << 31) - 1;
 
 impl Default for Peers {
@@ -186,7 +185,7 @@ impl Default for Peers {
 }
 
 impl Peers {
-    /// An empty table with ids from 1 to `limit`.
+    /// Makes an empty table with ids from 1 to `limit`.
     pub fn new(limit: u32) -> Self {
         Self {
             slots: vec![None],
@@ -197,30 +196,30 @@ impl Peers {
         }
     }
 
-    /// The number of peers.
+    /// Returns the number of peers.
     pub fn len(&self) -> usize {
         self.slots.len() - 1 - self.freed.len()
     }
 
-    /// True when there is none.
+    /// Returns whether there is no peer.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Ids there are.
+    /// Returns the maximum number of peers.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Adds a peer to be called, in INIT, which is found under `target` if no other is. `None` when all ids are in
-    /// use.
+    /// Adds a peer to connect to, in INIT, and enters it under `target` unless another peer is. `None` if all ids are
+    /// in use.
     pub fn add(&mut self, target: Target, name: String) -> Option<PeerKey> {
         let key = self.add_one(target, name, false)?;
         self.calls.entry(target).or_insert(key);
         Some(key)
     }
 
-    /// Adds a peer that has called, in INIT, which is not found under its target.
+    /// Adds a peer that has connected, in INIT, without entering it under its target.
     pub fn add_caller(&mut self, target: Target, name: String) -> Option<PeerKey> {
         self.add_one(target, name, true)
     }
@@ -260,7 +259,7 @@ impl Peers {
         Some(key)
     }
 
-    /// Removes a peer without operations; its id may be given out again.
+    /// Removes a peer without operations; its id may be reused.
     pub fn remove(&mut self, key: PeerKey) -> Option<Box<Peer>> {
         self.get(key)?;
         let peer = self.slots[key.id as usize].take()?;
@@ -270,28 +269,28 @@ impl Peers {
         Some(peer)
     }
 
-    /// The peer of that key, unless it is gone.
+    /// Returns the peer of that key, unless it was removed.
     #[inline]
     pub fn get(&self, key: PeerKey) -> Option<&Peer> {
         let slot = self.slots.get(key.id as usize)?;
         slot.as_deref().filter(|peer| peer.key == key)
     }
 
-    /// The peer of that key, unless it is gone, to change it.
+    /// Returns the peer of that key, unless it was removed.
     #[inline]
     pub fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
         let slot = self.slots.get_mut(key.id as usize)?;
         slot.as_deref_mut().filter(|peer| peer.key == key)
     }
 
-    /// The peer that has the number `id` now.
+    /// Returns the key of the peer that has the number `id` now.
     #[inline]
     pub fn with_id(&self, id: u32) -> Option<PeerKey> {
         let peer = self.slots.get(id as usize)?.as_deref();
         peer.map(|peer| peer.key)
     }
 
-    /// The peer that is called with that target.
+    /// Returns the peer entered under that target.
     pub fn called(&self, target: Target) -> Option<PeerKey> {
         self.calls.get(&target).copied()
     }
@@ -302,8 +301,8 @@ impl Peers {
         }
     }
 
-    /// The peer that is called from here as `key` is the one that has called as `caller`, which gets its objects and is
-    /// called in its place from now on.
+    /// Merges the peer that this process connects to as `key` with the one that has connected as `caller`, which gets
+    /// its objects and its target.
     pub fn hand_over(&mut self, key: PeerKey, caller: PeerKey) {
         let Some(peer) = self.get_mut(key) else {
             return;
@@ -324,8 +323,8 @@ impl Peers {
         }
     }
 
-    /// The name of an address object, and of all of its peer, stands for these interfaces now: the peer is found at the
-    /// first of them.
+    /// Stores the interfaces that an address object's name resolves to now. The peer's target moves to the first of
+    /// them.
     pub fn readdress(&mut self, addr: *mut bmi_method_addr, nics: &[NicId]) {
         let peer = self.of_addr(addr).and_then(|key| self.get_mut(key));
         let (Some(peer), Some(&nic)) = (peer, nics.first()) else {
@@ -341,18 +340,18 @@ impl Peers {
         self.calls.entry(target).or_insert(key);
     }
 
-    /// The peer an address object stands for.
+    /// Returns the key of an address object's peer.
     #[inline]
     pub fn of_addr(&self, addr: *mut bmi_method_addr) -> Option<PeerKey> {
         address::peer(addr).map(|word| PeerKey::from_word(word.get()))
     }
 
-    /// The peer that an address object refers to.
+    /// Returns the peer that an address object refers to.
     pub fn at_addr(&self, addr: *mut bmi_method_addr) -> Option<&Peer> {
         self.get(self.of_addr(addr)?)
     }
 
-    /// Lets an address object stand for a peer, whose interfaces are these, too.
+    /// Attaches an address object, with the interfaces of its name, to a peer.
     pub fn attach(
         &mut self,
         addr: *mut bmi_method_addr,
@@ -370,7 +369,7 @@ impl Peers {
         }
     }
 
-    /// An address object is gone; returns its peer.
+    /// Detaches a dropped address object; returns its peer.
     pub fn detach(&mut self, addr: *mut bmi_method_addr) -> Option<PeerKey> {
         let key = self.of_addr(addr)?;
         address::set_peer(addr, None);
@@ -387,7 +386,7 @@ impl Peers {
         Some(key)
     }
 
-    /// Every peer's key.
+    /// Returns every peer's key.
     pub fn keys(&self) -> Vec<PeerKey> {
         let peers = self.slots.iter().filter_map(Option::as_deref);
         peers.map(|peer| peer.key).collect()
@@ -395,7 +394,7 @@ impl Peers {
 }
 
 impl Drop for Peers {
-    /// The objects stay and have no peer any more.
+    /// The objects stay, without a peer.
     fn drop(&mut self) {
         let peers = self.slots.iter().filter_map(Option::as_deref);
         for object in peers.flat_map(|peer| &peer.objects) {
@@ -463,7 +462,7 @@ mod tests {
             }
         }
         assert!(peers.get(first.unwrap()).is_some());
-        // Memory follows the peers that live, not those that ever did.
+        // Memory follows the number of live peers, not of all there ever were.
         assert!(peers.slots.len() < REUSE_DELAY + 10);
     }
 
@@ -539,7 +538,7 @@ mod tests {
         peer.reached = Some(NicId(3));
         assert_eq!(order(peer), [3, 1, 2, 4]);
         assert_eq!(peer.untried(), Some(NicId(3)));
-        // The name does not stand for it any more.
+        // The name no longer leads there.
         peer.reached = Some(NicId(99));
         assert_eq!(order(peer), [1, 2, 3, 4]);
         peer.objects[1].nics = (5..20).map(NicId).collect();

@@ -1,6 +1,6 @@
-//! Differences of this host's BMI from that of another, beside the table.
+//! Differences of this BMI from the stand-alone one, beside the method table.
 //!
-//! Owns: these constants, and as much of an address object as this host knows.
+//! Owns: these constants, and the part of an address object that this host knows.
 
 #![allow(non_camel_case_types, reason = "C's names")]
 
@@ -9,27 +9,27 @@ use libc::{c_int, c_void};
 use mx_sys::layout;
 use std::mem::offset_of;
 
-/// Longest address string the host passes, its NUL included.
+/// Longest address string that the host passes, its NUL included.
 pub const BMI_MAX_ADDR_LEN: c_int = 2048;
 /// Answered by the host.
 pub const BMI_TRANSPORT_METHODS_STRING: c_int = 16;
 
-/// A peer, as host and method share it. The method allocates it; the host hands its address back
-/// in every call and writes `method_type` (listen address only) and `parent`.
+/// A peer, shared by host and method. The method allocates it; the host passes its address in every call and writes
+/// `method_type` (listen address only) and `parent`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct bmi_method_addr {
-    /// The `method_id` that `initialize` was given: the host's index of this method.
+    /// The `method_id` passed to `initialize`: the host's index of this method.
     pub method_type: c_int,
-    /// The method's.
+    /// Belongs to the method.
     pub method_data: *mut c_void,
-    /// The host's.
+    /// Belongs to the host.
     pub parent: *mut c_void,
 }
 
 const _: () = {
     layout!(bmi_method_addr: 24 align 8, method_type at 0, method_data at 8, parent at 16);
-    // What this host has of it lies where the method has it.
+    // The members that this host has are where the method has them.
     assert!(offset_of!(bmi_method_addr, method_data) == offset_of!(shared, method_data));
     assert!(offset_of!(bmi_method_addr, parent) == offset_of!(shared, parent));
     assert!(size_of::<bmi_method_addr>() <= size_of::<shared>());

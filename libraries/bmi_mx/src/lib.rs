@@ -2,23 +2,21 @@
 //!
 //! ```text
 //!   the host ---> initialize, posts of one buffer,
-//!                 post_sendunexpected_list, testunexpected     here: their arguments are this host's own
+//!                 post_sendunexpected_list, testunexpected     here: this host's own argument lists
 //!            ---> all other entries of the table               bmi_exports
 //! ```
 //!
-//! `bmi_mx_ops` and its old name `method_interface` are data objects of 200 bytes, complete when
-//! the linker is done and never written: a host that is not compiled as position-independent code
-//! copies them into itself when it starts.
+//! `bmi_mx_ops` and its old name `method_interface` are data objects of 200 bytes, complete when the linker is done and
+//! never written: a host that is not position-independent code copies them into itself when it starts.
 //!
-//! The flag `BMI_METHOD_FLAG_NO_POLLING` is set. Without it the host's poll plan turns every idle
-//! time into 0 for the first 10 000 calls and after each one that reports something, so waiting is
-//! a busy loop through the whole BMI layer. With it the host passes the idle time on, and a test
-//! call here polls for `MX_SPIN_US` and then sleeps in the kernel: as fast while a peer is active,
-//! idle when none is.
+//! The flag `BMI_METHOD_FLAG_NO_POLLING` is set. Without it the host's poll plan sets every idle time to 0 for the
+//! first 10 000 calls and after each one that reports something, so waiting is a busy loop through the whole BMI layer.
+//! If the flag is set, the host passes the idle time on, and a test call here polls for `MX_SPIN_US` and then sleeps in
+//! the kernel: as fast while a peer is active, idle when none is.
 //!
 //! Owns: this host's table, and its own signatures.
 
-// The names are C's. What a C caller must keep is said in each function's own words.
+// C's names. Each function's documentation says what a C caller must keep to.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 pub mod abi;
@@ -58,18 +56,17 @@ static FACTS: Facts = Facts {
 export! {
     /// Starts the method.
     ///
-    /// With `BMI_INIT_SERVER` in `flags`, `listen_addr` is the address to listen on, from
-    /// `BMI_mx_method_addr_lookup`; otherwise it is NULL. With `BMI_TCP_BIND_SPECIFIC` besides, the server
-    /// listens on the address that its host part stands for; without, on all of this machine, and a host
-    /// part that is not this machine's is a warning. `method_id` is the host's number for
-    /// this method and becomes the `method_type` of every address. `options` is NULL or `NAME=value` pairs
-    /// that override the environment (docs/tuning.md).
-    /// Anything else there is ignored, a wild pointer too: OrangeFS before 2.9.8 passes three arguments.
+    /// `listen_addr` is the address to listen on, from `BMI_mx_method_addr_lookup`, if `flags` has `BMI_INIT_SERVER`,
+    /// else NULL. A server listens on all addresses of this machine, with a warning if the host in `listen_addr` is
+    /// another machine; if `flags` also has `BMI_TCP_BIND_SPECIFIC`, only on that host's address. `method_id` is the
+    /// host's number for this method and becomes the `method_type` of every address. `options` is NULL or `NAME=value`
+    /// pairs that override the environment (docs/tuning.md). Any other value of `options` is ignored, even an invalid
+    /// pointer: OrangeFS before 2.9.8 passes three arguments.
     ///
-    /// Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
-    /// initialized; -BMI_EADDRINUSE when another process has the endpoint; -BMI_EADDRNOTAVAIL or
-    /// -BMI_EHOSTUNREACH when the only address to listen on is another machine's, or unknown; another code
-    /// when the system refuses something. After a failure it may be called again.
+    /// Returns 0; -BMI_EINVAL if address and flags disagree; -BMI_EALREADY if the method is initialized;
+    /// -BMI_EADDRINUSE if another process has the endpoint; -BMI_EADDRNOTAVAIL or -BMI_EHOSTUNREACH if the only address
+    /// to listen on belongs to another machine, or is unknown; another code if a system call fails. After a failure it
+    /// may be called again.
     pub unsafe extern "C" fn BMI_mx_initialize(
         listen_addr: *mut bmi_method_addr,
         method_id: c_int,
@@ -79,12 +76,12 @@ export! {
         lifecycle::initialize(listen_addr, method_id, flags, options::given(options).as_deref())
     }
 
-    /// Posts a send that the receiver expects. The buffer must stay as it is until the operation
-    /// completes. 0 bytes are legal, with any buffer, also NULL.
+    /// Posts a send that the receiver expects. The buffer must not change until the operation completes. A send of 0
+    /// bytes is legal, with any buffer, also NULL.
     ///
-    /// Returns 0 when it is under way: `*id` names it, and a test call reports it. Returns 1 when
-    /// it is complete already: no test call reports it. Returns a negative code when it was
-    /// refused: nothing is ever reported for it. `buffer_type` and `hints` are not looked at.
+    /// Returns 0 if the operation is pending: `*id` identifies it, and a test call reports it. Returns 1 if it is
+    /// complete: no test call reports it. Returns a negative code if it was rejected: nothing is reported for it.
+    /// `buffer_type` and `hints` are ignored.
     pub unsafe extern "C" fn BMI_mx_post_send(
         id: *mut bmi_op_id_t,
         dest: *mut bmi_method_addr,
@@ -102,9 +99,8 @@ export! {
         unsafe { call.send_one(PostKind::Send, buffer, size) }
     }
 
-    /// Posts a send that the receiver does not expect; it takes it with
-    /// `BMI_mx_testunexpected`. Otherwise as `BMI_mx_post_send`. Messages larger than
-    /// `BMI_MX_UNEXPECTED_MAX` (docs/tuning.md) get -BMI_EMSGSIZE.
+    /// Posts a send that the receiver does not expect, and takes with `BMI_mx_testunexpected`. Otherwise as
+    /// `BMI_mx_post_send`. Messages larger than `BMI_MX_UNEXPECTED_MAX` (docs/tuning.md) get -BMI_EMSGSIZE.
     pub unsafe extern "C" fn BMI_mx_post_sendunexpected(
         id: *mut bmi_op_id_t,
         dest: *mut bmi_method_addr,
@@ -122,11 +118,11 @@ export! {
         unsafe { call.send_one(PostKind::SendUnexpected, buffer, size) }
     }
 
-    /// Posts a receive for the next message from `src` with `tag`. The buffer belongs to the
-    /// method until the operation completes. A peer that was never connected is waited for.
+    /// Posts a receive for the next message from `src` with `tag`. The buffer belongs to the method until the operation
+    /// completes. The peer need not be connected yet.
     ///
-    /// Returns as `BMI_mx_post_send` does; with 1, `*actual_size`, unless it is NULL, is what arrived. A
-    /// message longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE. The buffer may
+    /// Returns as `BMI_mx_post_send` does; with 1, `*actual_size`, unless `actual_size` is NULL, is the size of the
+    /// message. A message longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE. The buffer may
     /// be larger than any message.
     pub unsafe extern "C" fn BMI_mx_post_recv(
         id: *mut bmi_op_id_t,
@@ -142,14 +138,14 @@ export! {
     ) -> c_int {
         let _ = (buffer_type, hints);
         let call = PostArgs { id, addr: src, tag, class: 0, user_ptr, context_id };
-        // SAFETY: C keeps the buffer writable, and leaves it alone, until the operation completes; it passes a
-        // size to write to, if any.
+        // SAFETY: C keeps the buffer writable, and does not access it, until the operation completes; it passes a size
+        // to write to, if any.
         unsafe { call.receive_one(buffer, expected_size, actual_size) }
     }
 
-    /// `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message.
+    /// Posts `BMI_mx_post_sendunexpected` with `list_count` buffers (0 to 65536), sent as one message.
     ///
-    /// Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
+    /// Also returns -BMI_EINVAL if the sizes do not add up to `total_size`.
     pub unsafe extern "C" fn BMI_mx_post_sendunexpected_list(
         id: *mut bmi_op_id_t,
         dest: *mut bmi_method_addr,
@@ -171,8 +167,8 @@ export! {
         unsafe { call.send_list(kind, buffer_list, size_list, list_count, total_size) }
     }
 
-    /// Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
-    /// buffer is the caller's until it is given back with `BMI_mx_unexpected_free`.
+    /// Takes up to `incount` unexpected messages: one of each peer in turn, the oldest first. The caller owns each
+    /// buffer until it calls `BMI_mx_unexpected_free`.
     ///
     /// Returns 0.
     pub unsafe extern "C" fn BMI_mx_testunexpected(

@@ -2,32 +2,32 @@
 //!
 //! ```text
 //!   OrangeFS 2.9.8 and later    initialize(listen, id, flags, options)     NULL or a string
-//!   OrangeFS 2.8.2 to 2.9.7     initialize(listen, id, flags)              whatever the register held before
+//!   OrangeFS 2.8.2 to 2.9.7     initialize(listen, id, flags)              a leftover register value
 //!                                         |
-//!        the kernel copies it  ----> EFAULT, no text, no NAME=   none, and one line
+//!        the kernel copies it  ----> EFAULT, no text, no NAME=   no options, and a log line
 //!                                         |
 //!                                    NAME=value ...              the options
 //! ```
 //!
-//! Both kinds of host have the same table and export the same names, so that only the argument itself can tell
-//! them apart. It may point anywhere: it is copied by a system call, which fails where a read would end the process.
+//! Both kinds of host have the same table and export the same names, so that only the argument itself can tell them
+//! apart. The pointer may be invalid: a system call copies the string, and fails where a read would end the process.
 //!
-//! Owns: what counts as an option string.
+//! Owns: the test for an option string.
 //! Out of scope: the settings in it (`config`).
 
 use libc::{c_char, iovec};
 use std::io;
 
-/// Longest option string, its NUL included.
+/// Longest option string in bytes, its NUL included.
 const MAX_OPTIONS: usize = 64 * 1024;
 
-/// Every page begins at a multiple of this: up to there memory is readable if its first byte is.
+/// Divisor of every page size: if a byte is readable, so are all bytes up to the next multiple.
 const PAGE: usize = 4096;
 
-/// Characters of a text that the log quotes.
+/// Number of characters of a text that the log quotes.
 const QUOTED: usize = 60;
 
-/// The options of `initialize`: none if its last argument is NULL or not an option string.
+/// Returns the options of `initialize`; `None` if its last argument is NULL or no option string.
 pub(crate) fn given(argument: *const c_char) -> Option<String> {
     if argument.is_null() {
         return None;
@@ -43,7 +43,7 @@ pub(crate) fn given(argument: *const c_char) -> Option<String> {
         Err(error) => {
             let level = match error.raw_os_error() {
                 None | Some(libc::EFAULT) => log::Level::Info,
-                // The kernel refuses the call itself.
+                // The kernel rejects the call itself.
                 Some(_) => log::Level::Warn,
             };
             log::log!(
@@ -55,7 +55,7 @@ pub(crate) fn given(argument: *const c_char) -> Option<String> {
     }
 }
 
-/// The bytes from an address to the first NUL.
+/// Copies the bytes from an address to the first NUL.
 fn copy(from: *const c_char) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_OPTIONS {
@@ -69,7 +69,7 @@ fn copy(from: *const c_char) -> io::Result<Vec<u8>> {
             iov_base: at.cast_mut().cast(),
             ..ours
         };
-        // SAFETY: `ours` is at most all of `piece`. `theirs` is not accessed but by the kernel, which checks it.
+        // SAFETY: `ours` is within `piece`. Only the kernel accesses `theirs`, and checks it.
         let got = unsafe { libc::process_vm_readv(libc::getpid(), &ours, 1, &theirs, 1, 0) };
         let piece = match usize::try_from(got) {
             Ok(1..) => &piece[..got as usize],
@@ -95,7 +95,7 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
         .ok_or_else(|| io::Error::other("not text"))
 }
 
-/// As between the entries of an option string (`mx_sys::tunable`).
+/// Returns whether a character separates the entries of an option string (`mx_sys::tunable`).
 fn is_separator(c: char) -> bool {
     matches!(c, ',' | ';') || c.is_whitespace()
 }

@@ -9,7 +9,7 @@
 //!                                         184   rev_lookup_unexpected, query_addr_range      200 bytes
 //! ```
 //!
-//! Owns: the order and the offsets. The functions of the entries are in `lib.rs`, and so are their types.
+//! Owns: the order and the offsets. The functions and their types are in `lib.rs` and `bmi_exports`.
 
 #![allow(non_camel_case_types, reason = "C's names")]
 

@@ -1,8 +1,8 @@
 //! Symbols of the shared library.
 //!
 //! ```text
-//!   nm -D libbmi_mx.so     exactly the names below: no symbol of a crate leaks out, none of MX
-//!                          (libmyriexpress may be in the same process), none of a host is wanted
+//!   nm -D libbmi_mx.so     exactly the names below: no crate's symbol is exported, none of MX
+//!                          (libmyriexpress may be in the same process), and no host symbol is required
 //!   readelf -s             the tables are data objects of 200 bytes, visible by default
 //!   readelf -d             the soname
 //! ```

@@ -1,13 +1,13 @@
-//! Inside a file system the log goes to the file system's log.
+//! Inside a file system, log lines go to the file system's log.
 //!
-//! `tests/gossip.c` is a program with the host's logger in it; the library finds that with
-//! `dlsym`. Compiled here, because a function with variable arguments cannot be defined in Rust.
+//! `tests/gossip.c` is a program that contains the host's logger; the library finds that with `dlsym`. The test
+//! compiles it, because a variadic function cannot be defined in Rust.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The program, compiled once for both tests.
+/// Returns the program, compiled once for both tests.
 fn host() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -27,7 +27,7 @@ fn host() -> &'static Path {
     })
 }
 
-/// The lines of the host's logger and of stderr, with `environment` set.
+/// Returns the lines of the host's logger and of stderr, with `environment` set.
 fn run(environment: &[(&str, &str)]) -> (String, String) {
     let output = Command::new(host())
         .arg(crate::exported::library(

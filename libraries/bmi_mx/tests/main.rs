@@ -1,4 +1,4 @@
-//! The shared library from outside. One program: what they share is compiled once.
+//! Tests of the shared library from outside, in one program, so that shared parts are compiled once.
 
 #[path = "../../../testing/sim/fixtures/exported.rs"]
 mod exported;

@@ -1,23 +1,21 @@
 //! `libbmi_mx_standalone.so`: the method for the stand-alone BMI under Mercury.
 //!
 //! ```text
-//!   the host ---> initialize, post_sendunexpected_list, testunexpected     here: their arguments are this host's own
+//!   the host ---> initialize, post_sendunexpected_list, testunexpected     here: this host's own argument lists
 //!            ---> all other entries of the table                           bmi_exports
 //! ```
 //!
-//! `bmi_mx_ops` and its old name `method_interface` are data objects of 176 bytes, complete when
-//! the linker is done and never written: a host that is not compiled as position-independent code
-//! copies them into itself when it starts.
+//! `bmi_mx_ops` and its old name `method_interface` are data objects of 176 bytes, complete when the linker is done and
+//! never written: a host that is not position-independent code copies them into itself when it starts.
 //!
-//! The flag `BMI_METHOD_FLAG_NO_POLLING` is set. Without it the host's poll plan turns every idle
-//! time into 0 for the first 10 000 calls and after each one that reports something, so waiting is
-//! a busy loop through the whole BMI layer. With it the host passes the idle time on, and a test
-//! call here polls for `MX_SPIN_US` and then sleeps in the kernel: as fast while a peer is active,
-//! idle when none is.
+//! The flag `BMI_METHOD_FLAG_NO_POLLING` is set. Without it the host's poll plan sets every idle time to 0 for the
+//! first 10 000 calls and after each one that reports something, so waiting is a busy loop through the whole BMI layer.
+//! If the flag is set, the host passes the idle time on, and a test call here polls for `MX_SPIN_US` and then sleeps in
+//! the kernel: as fast while a peer is active, idle when none is.
 //!
 //! Owns: this host's table, and its own signatures.
 
-// The names are C's. What a C caller must keep is said in each function's own words.
+// C's names. Each function's documentation says what a C caller must keep to.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 pub mod abi;
@@ -56,16 +54,15 @@ static FACTS: Facts = Facts {
 export! {
     /// Starts the method.
     ///
-    /// With `BMI_INIT_SERVER` in `flags`, `listen_addr` is the address to listen on, from
-    /// `BMI_mx_method_addr_lookup`; otherwise it is NULL. With `BMI_TCP_BIND_SPECIFIC` besides, the server
-    /// listens on the address that its host part stands for; without, on all of this machine, and a host
-    /// part that is not this machine's is a warning. `method_id` is the host's number for
-    /// this method and becomes the `method_type` of every address.
+    /// `listen_addr` is the address to listen on, from `BMI_mx_method_addr_lookup`, if `flags` has `BMI_INIT_SERVER`,
+    /// else NULL. A server listens on all addresses of this machine, with a warning if the host in `listen_addr` is
+    /// another machine; if `flags` also has `BMI_TCP_BIND_SPECIFIC`, only on that host's address. `method_id` is the
+    /// host's number for this method and becomes the `method_type` of every address.
     ///
-    /// Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
-    /// initialized; -BMI_EADDRINUSE when another process has the endpoint; -BMI_EADDRNOTAVAIL or
-    /// -BMI_EHOSTUNREACH when the only address to listen on is another machine's, or unknown; another code
-    /// when the system refuses something. After a failure it may be called again.
+    /// Returns 0; -BMI_EINVAL if address and flags disagree; -BMI_EALREADY if the method is initialized;
+    /// -BMI_EADDRINUSE if another process has the endpoint; -BMI_EADDRNOTAVAIL or -BMI_EHOSTUNREACH if the only address
+    /// to listen on belongs to another machine, or is unknown; another code if a system call fails. After a failure it
+    /// may be called again.
     pub unsafe extern "C" fn BMI_mx_initialize(
         listen_addr: *mut bmi_method_addr,
         method_id: c_int,
@@ -74,10 +71,10 @@ export! {
         lifecycle::initialize(listen_addr, method_id, flags, None)
     }
 
-    /// `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message. Only
-    /// a `BMI_mx_testunexpected` for the same `class` hands it out.
+    /// Posts an unexpected send of `list_count` buffers (0 to 65536) as one message. Only a `BMI_mx_testunexpected` for
+    /// the same `class` returns it.
     ///
-    /// Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
+    /// Also returns -BMI_EINVAL if the sizes do not add up to `total_size`.
     pub unsafe extern "C" fn BMI_mx_post_sendunexpected_list(
         id: *mut bmi_op_id_t,
         dest: *mut bmi_method_addr,
@@ -100,9 +97,8 @@ export! {
         unsafe { call.send_list(kind, buffer_list, size_list, list_count, total_size) }
     }
 
-    /// Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
-    /// buffer is the caller's until it is given back with `BMI_mx_unexpected_free`. Only
-    /// those that were sent with `class`; others wait until they are asked for.
+    /// Takes up to `incount` unexpected messages sent with `class`: one of each peer in turn, the oldest first.
+    /// Messages of other classes stay. The caller owns each buffer until it calls `BMI_mx_unexpected_free`.
     ///
     /// Returns 0.
     pub unsafe extern "C" fn BMI_mx_testunexpected(

@@ -7,38 +7,38 @@ use std::ptr::NonNull;
 /// An invalid argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadArgument {
-    /// A pointer that must not be null is.
+    /// A required pointer is null.
     Null(&'static str),
-    /// A pointer is not aligned for what it points to.
+    /// A pointer is not aligned for its type.
     Misaligned {
-        /// The argument.
+        /// Name of the argument.
         what: &'static str,
-        /// Its value.
+        /// Value of the pointer.
         address: usize,
     },
-    /// A string has no end within what is ever looked at.
+    /// A string has no NUL within its limit.
     TooLong {
-        /// The argument.
+        /// Name of the argument.
         what: &'static str,
-        /// Bytes it may have, its NUL included.
+        /// Maximum length in bytes, the NUL included.
         limit: usize,
     },
     /// A string is not UTF-8.
     NotUtf8 {
-        /// The argument.
+        /// Name of the argument.
         what: &'static str,
-        /// The first byte that is wrong, from 0.
+        /// Offset of the first invalid byte.
         at: usize,
     },
     /// A number is too small or too large.
     OutOfRange {
-        /// The argument.
+        /// Name of the argument.
         what: &'static str,
-        /// Its value.
+        /// Value as given.
         value: i64,
-        /// The least it may be.
+        /// Smallest legal value.
         min: i64,
-        /// The most.
+        /// Largest legal value.
         max: i64,
     },
 }
@@ -84,7 +84,7 @@ impl fmt::Display for BadArgument {
 
 impl std::error::Error for BadArgument {}
 
-/// A pointer that must be there.
+/// Checks a pointer that must not be null.
 #[inline]
 pub fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, BadArgument> {
     match NonNull::new(pointer) {
@@ -93,7 +93,7 @@ pub fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, Ba
     }
 }
 
-/// A pointer that may be null.
+/// Checks a pointer that may be null.
 #[inline]
 pub fn optional<T>(what: &'static str, pointer: *mut T) -> Result<Option<NonNull<T>>, BadArgument> {
     if pointer.is_aligned() {
@@ -103,8 +103,7 @@ pub fn optional<T>(what: &'static str, pointer: *mut T) -> Result<Option<NonNull
     }
 }
 
-/// Where `count` entries can be written. Null is legal when there are none; the result is then not to be
-/// written to.
+/// Checks a pointer to `count` entries to write. Null is legal for 0 entries; the result must not be written to then.
 #[inline]
 pub fn room<T>(
     what: &'static str,
@@ -117,11 +116,11 @@ pub fn room<T>(
     required(what, pointer)
 }
 
-/// Writes an output that C may leave out.
+/// Writes an output that C may omit.
 ///
 /// # Safety
 ///
-/// `place` may be written to.
+/// `place` is writable.
 #[inline]
 pub unsafe fn write_if<T>(place: Option<NonNull<T>>, value: T) {
     if let Some(place) = place {
@@ -130,11 +129,11 @@ pub unsafe fn write_if<T>(place: Option<NonNull<T>>, value: T) {
     }
 }
 
-/// An array of `count` entries. Null is legal when there are none.
+/// Checks an array of `count` entries. Null is legal for 0 entries.
 ///
 /// # Safety
 ///
-/// If not null and aligned, `start` has `count` entries that stay as they are.
+/// If not null and aligned, `start` has `count` entries that do not change.
 #[inline]
 pub unsafe fn array<'a, T>(
     what: &'static str,
@@ -142,11 +141,11 @@ pub unsafe fn array<'a, T>(
     count: usize,
 ) -> Result<&'a [T], BadArgument> {
     let start = room(what, start.cast_mut(), count)?;
-    // SAFETY: aligned; as many are there as the caller promises, or none are asked for.
+    // SAFETY: aligned; the caller promises `count` entries, or `count` is 0.
     Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), count) })
 }
 
-/// A number from `min` to `max`.
+/// Checks that a number is between `min` and `max`.
 #[inline]
 pub fn in_range(
     what: &'static str,
@@ -161,7 +160,7 @@ pub fn in_range(
     Err(BadArgument::out_of_range(what, value, min, max))
 }
 
-/// A string of at most `limit` bytes, its NUL included.
+/// Checks a string of at most `limit` bytes, its NUL included.
 ///
 /// # Safety
 ///
@@ -218,7 +217,7 @@ mod tests {
                 assert!(array("words", pointer, 1).is_err());
             }
         }
-        // SAFETY: there are two.
+        // SAFETY: the array has two entries.
         let both = unsafe { array("words", &raw const words[0], 2) };
         assert_eq!(both, Ok(&[1, 2][..]));
     }

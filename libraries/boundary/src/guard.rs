@@ -1,4 +1,4 @@
-//! Exported functions, and what C gets when one fails.
+//! Exported functions, and their answers to C when a call fails.
 //!
 //! ```text
 //!   export! --> guard --> body --Ok--------------------------------------> answer
@@ -16,25 +16,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A library that C calls.
 pub trait Library {
-    /// The reason for a call's failure.
+    /// Error of a call.
     type Error;
     /// A handle of the object that a call is about.
     type Owner;
 
-    /// Functions that reach no system call but through a port or asleep, where cancellation is off anyway: those of
-    /// each message.
+    /// The functions called for each message, which make system calls only in ports or asleep, where cancellation is
+    /// disabled anyway.
     const OF_MESSAGES: &'static [&'static str];
 
-    /// The code of a call that has panicked.
+    /// Code of a call that has panicked.
     const PANICKED: c_int;
 
-    /// Says why a call has failed. Returns the code for C.
+    /// Logs a failed call. Returns the code for C.
     fn refused(function: &'static str, owner: Option<Self::Owner>, error: Self::Error) -> c_int;
 }
 
-/// Declares exported functions of a [`Library`], whose type comes first. The bodies yield a `Result` of what the
-/// [answer](Answer) is made of. A function that is about an object says so after its answer: `, of handle`.
-/// A function's name is that of its type, too.
+/// Declares exported functions of a [`Library`], whose type comes first. The bodies yield a `Result` with the input of
+/// the [answer](Answer). A function about an object names it after its return type: `, of handle`. Each function also
+/// gets a type of the same name.
 ///
 /// A library has a macro of the same name that adds the type; `mk/gen_header` reads the items in that one as plain
 /// functions.
@@ -47,7 +47,7 @@ macro_rules! export {
         ) $(-> $answer:ty)? $(, of $owner:ident)?
         $body:block
     )*) => {$(
-        /// The type of the function of that name, for tables.
+        /// Type of the function of that name, for tables.
         #[allow(non_camel_case_types, reason = "C's names")]
         pub type $name = unsafe extern "C" fn($($argument: $type),*) $(-> $answer)?;
 
@@ -66,14 +66,14 @@ macro_rules! export {
     )*};
 }
 
-/// Whether a function is one of those that need not keep cancellation off.
+/// Returns whether a function need not disable cancellation.
 pub const fn is_of_messages<L: Library>(function: &str) -> bool {
     cancellation::is_one_of(function, L::OF_MESSAGES)
 }
 
-/// The answer of an exported function, whose body yields a `Given`.
+/// Return value of an exported function, whose body yields a `Given`.
 pub trait Answer<Given = Self>: Sized {
-    /// The answer to a result, or to the code of a failure.
+    /// Makes the return value from a result, or from the code of a failure.
     fn of(result: Result<Given, c_int>) -> Self;
 }
 
@@ -112,7 +112,7 @@ impl<T> Answer for *const T {
     }
 }
 
-/// Runs the body of an exported function; whatever happens in there, C gets an answer.
+/// Runs the body of an exported function, and returns an answer for C even after a panic.
 #[inline]
 pub fn guard<L: Library, Given, A: Answer<Given>>(
     function: &'static str,
@@ -123,11 +123,11 @@ pub fn guard<L: Library, Given, A: Answer<Given>>(
         Ok(given) => A::of(Ok(given)),
         Err(error) => A::of(Err(refused::<L>(function, owner, error))),
     });
-    // A panic is not for an error handler: our mistake must not end a process that has made none.
+    // A panic does not reach an error handler, which could end a process for a fault of this library.
     answer.unwrap_or_else(|| A::of(Err(L::PANICKED)))
 }
 
-/// A logger or a handler that panics does not take the process along.
+/// Calls [`Library::refused`]; survives a panic of a logger or an error handler.
 #[cold]
 #[inline(never)]
 fn refused<L: Library>(function: &'static str, owner: Option<L::Owner>, error: L::Error) -> c_int {
@@ -135,11 +135,11 @@ fn refused<L: Library>(function: &'static str, owner: Option<L::Owner>, error: L
     code.unwrap_or(L::PANICKED)
 }
 
-/// Runs `body`, which is part of an exported function, and says what it has put off. `None` when it has
-/// panicked, which has been logged.
+/// Runs `body`, which is part of an exported function, and writes the log lines that it deferred. `None` after a panic,
+/// which is logged.
 #[inline]
 pub fn caught<R>(function: &'static str, body: impl FnOnce() -> R) -> Option<R> {
-    // Nothing of the body's is looked at again after a panic: it owns copies of C's arguments.
+    // No state of the body is used after a panic: it owns copies of C's arguments.
     let answer = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(answer) => Some(answer),
         Err(payload) => {
@@ -151,7 +151,7 @@ pub fn caught<R>(function: &'static str, body: impl FnOnce() -> R) -> Option<R> 
     answer
 }
 
-/// Logs a panic. Neither a logger nor a payload that panics takes the process along.
+/// Logs a panic. Survives a panic of the logger, or of the payload's drop.
 #[cold]
 fn panicked(function: &str, payload: Box<dyn Any + Send>) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -160,7 +160,7 @@ fn panicked(function: &str, payload: Box<dyn Any + Send>) {
     }));
 }
 
-/// The text of a panic.
+/// Returns the text of a panic.
 fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     let owned = || payload.downcast_ref::<String>().map(String::as_str);
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// Fails with its error as the code.
+    /// A library whose errors are the codes.
     struct Own;
 
     thread_local!(static REFUSED: Cell<Option<(&'static str, u8)>> = const { Cell::new(None) });

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   C ---> BMI_mx_test(...), mx_isend(...)                    declared with export!
-//!            cancellation: off until it returns, but for functions of messages
+//!            cancellation: disabled until it returns, except in functions of messages
 //!            guard: a panic becomes the library's code for it
 //!            1 pointers checked    required, optional, room, array, string
 //!            2 numbers checked     in_range
 //!            3 one Rust call
-//!            4 outputs written     only when it succeeded
-//!   C <--- the answer, or what the library makes of its error      Library::refused
+//!            4 outputs written     only after success
+//!   C <--- the answer, or a code for the error                 Library::refused
 //! ```
 //!
 //! The guard is part of [`export!`], which alone gives a function its C name, so it cannot be left out.

@@ -1,4 +1,4 @@
-//! Panics of exported functions. A program of its own: it takes the process's panic hook.
+//! Tests of panics in exported functions, in a separate program because they replace the process's panic hook.
 
 #[path = "../../../testing/sim/fixtures/own_process.rs"]
 mod own_process;

@@ -1,4 +1,4 @@
-//! Panics say something on a stderr that may be full, or have no reader.
+//! Panics write a line to a stderr that may be full, or have no reader.
 
 use crate::own_process::in_own_process;
 use mx_boundary::caught;
@@ -15,7 +15,7 @@ fn a_panic_is_a_line_of_the_log() {
     unsafe {
         libc::dup2(writer.as_raw_fd(), libc::STDERR_FILENO);
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        // Ends a process that waits.
+        // Ends a blocked process.
         libc::alarm(20);
     }
     drop(writer);
@@ -26,7 +26,7 @@ fn a_panic_is_a_line_of_the_log() {
     let line = std::str::from_utf8(&text[..count]).unwrap();
     assert!(line.contains("panics.rs") && line.ends_with("at 7\n"));
     assert_eq!(line.matches('\n').count(), 1);
-    // Full, some time, and then without a reader.
+    // The pipe fills up, and then loses its reader.
     for _ in 0..2000 {
         panics();
     }

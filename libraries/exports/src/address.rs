@@ -10,10 +10,9 @@ use libc::{c_char, c_int};
 use mx_boundary::{required, string};
 
 export! {
-    /// The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
-    /// addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
-    /// with its own name). Does not wait for the network. Each call gives an object of its own, to
-    /// be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
+    /// Makes an address object for a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of addresses
+    /// that contains one of these. May be called before `BMI_mx_initialize` (a server does, with its own name). Does
+    /// not wait for the network. Each call returns a new object, to be dropped with `BMI_mx_set_info(BMI_DROP_ADDR)`.
     ///
     /// Returns NULL for other methods' addresses, and for malformed ones, which are logged.
     pub unsafe extern "C" fn BMI_mx_method_addr_lookup(
@@ -26,22 +25,20 @@ export! {
         Ok(found.map_or(std::ptr::null_mut(), |addr| addr.as_ptr()))
     }
 
-    /// The name of a peer that sent an unexpected message. It stays valid until the address is
-    /// dropped.
-    ///
-    /// Returns "(unknown)" for a pointer that is no address, also NULL.
+    /// Returns the name of a peer that sent an unexpected message, valid until the address is dropped; "(unknown)" for
+    /// NULL and any other pointer that is no address.
     pub unsafe extern "C" fn BMI_mx_rev_lookup_unexpected(
         addr: *mut bmi_method_addr,
     ) -> *const c_char {
         Ok(instance::rev_lookup(addr))
     }
 
-    /// Whether a peer's host lies in a range. With a `netmask` of 0 or more, `wildcard` is `mx://` and
-    /// an address whose first `netmask` bits count; 32 also stands for all bits of an IPv6 address that has
-    /// some behind these. With -1, or if it is no address and the mask is 0 or 32, it is text with `*` in places,
+    /// Tests whether a peer's host is in a range. With a `netmask` of 0 or more, `wildcard` is `mx://` and an address
+    /// whose first `netmask` bits count; 32 also stands for all bits of an IPv6 address that has non-zero bits after
+    /// the first 32. With -1, or if `wildcard` is no address and the mask is 0 or 32, it is text with `*` in places,
     /// for the peer's address or host name. A peer on this machine has all its addresses.
     ///
-    /// Returns 1 when it does, 0 when not; -BMI_EINVAL for NULL or a range that makes no sense.
+    /// Returns 1 if so, 0 if not; -BMI_EINVAL for NULL or an invalid range.
     pub unsafe extern "C" fn BMI_mx_query_addr_range(
         addr: *mut bmi_method_addr,
         wildcard: *const c_char,

@@ -4,7 +4,7 @@
 //!   C: size, addr --checked--> instance --gauges--> struct --as much as `size` allows--> C
 //! ```
 //!
-//! Owns: the conversion of figures to members of the C structs.
+//! Owns: the conversion of gauges to members of the C structs.
 
 use crate::Error;
 use crate::sized::{copy, whole_members};
@@ -25,7 +25,7 @@ use std::ptr::NonNull;
 pub(crate) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>> {
     // SAFETY: `size` is in every version of the struct.
     let size = unsafe { (*out.as_ptr()).size };
-    // At least one answer.
+    // The struct must have room for at least one result.
     let least = offset_of!(bmi_mx_credits, free);
     let size = whole_members::<bmi_mx_credits>(size, least, size_of::<u64>())?;
     let report = instance::report()?;
@@ -62,7 +62,7 @@ pub(crate) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>>
         used_bytes,
         limit_bytes,
     };
-    // SAFETY: the caller's promise, and `size` is no more than it said.
+    // SAFETY: the caller's promise, and `size` is no more than the caller's.
     unsafe { copy(NonNull::from(&mut answer), out, size) };
     Ok(())
 }
@@ -75,10 +75,10 @@ pub(crate) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>>
 pub(crate) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Box<Error>> {
     // SAFETY: `size` is in every version of the struct.
     let size = unsafe { (*out.as_ptr()).size };
-    // At least one answer.
+    // The struct must have room for at least one result.
     let least = offset_of!(bmi_mx_peer_credits, credit_limit);
     let size = whole_members::<bmi_mx_peer_credits>(size, least, size_of::<u32>())?;
-    // SAFETY: the caller's promise; there are as many bytes.
+    // SAFETY: the caller's promise; `size` covers `addr`.
     let addr = required("addr", unsafe { (*out.as_ptr()).addr })?;
     let peer = instance::peer_gauges(addr)?;
     let account = peer.account.unwrap_or_default();
@@ -96,14 +96,14 @@ pub(crate) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
         send_waiting: peer.pending + account.send_waiting,
         send_stalled: account.send_stalled.into(),
     };
-    // SAFETY: the caller's promise, and `size` is no more than it said.
+    // SAFETY: the caller's promise, and `size` is no more than the caller's.
     unsafe { copy(NonNull::from(&mut answer), out, size) };
     Ok(())
 }
 
 fn state_number(state: StateName) -> c_int {
     match state {
-        // DISCONNECT is over before a caller can ask.
+        // DISCONNECT ends within the call that began it.
         StateName::Init | StateName::Disconnect => bmi::BMI_MX_PEER_INIT,
         StateName::Connecting | StateName::Requested => bmi::BMI_MX_PEER_WAIT,
         StateName::Ready => bmi::BMI_MX_PEER_READY,

@@ -1,9 +1,9 @@
-//! The exported functions that all hosts of the method call alike, and the guard of those that differ.
+//! The exported functions that all hosts of the method share, and the guard of those that differ.
 //!
 //! ```text
 //!   lifecycle   finalize  set_info get_info  open_context close_context  set_host    (initialize's body)
-//!      credits  what get_info answers about them
-//!      sized    structs that say their own size
+//!      credits  get_info's answers about credits
+//!      sized    structs that contain their own size
 //!   address     method_addr_lookup  rev_lookup_unexpected  query_addr_range
 //!   memory      memalloc memfree unexpected_free
 //!   post        post_send_list post_recv_list cancel                                (bodies of all posts)
@@ -11,14 +11,14 @@
 //!   library     export!, for mx_boundary: a failure becomes a code
 //! ```
 //!
-//! A host's package (`libraries/bmi_mx`, `libraries/bmi_mx_standalone`) adds the functions whose arguments are its
-//! own, and the table. Every function may be called from any thread at any time. Codes are negative BMI codes;
+//! A host's package (`libraries/bmi_mx`, `libraries/bmi_mx_standalone`) adds the functions with its own argument lists,
+//! and the table. Every function may be called from any thread at any time. Codes are negative BMI codes;
 //! `docs/c-api.md` lists them for each function. On failure no output is written.
 //!
 //! Owns: C's argument lists and the codes for wrong arguments.
 //! Out of scope: peers, the network.
 
-// The names are C's. What a C caller must keep is said in each function's own words.
+// C's names. Each function's documentation says what a C caller must keep to.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 pub use bmi_method::error::Error;

@@ -1,4 +1,4 @@
-//! The failure of a call becomes a negative BMI code and a line of the log.
+//! Turns the failure of a call into a negative BMI code and a line of the log.
 //!
 //! Out of scope: the guard of each function (`mx_boundary`).
 

@@ -25,26 +25,26 @@ use mx_boundary::{in_range, optional, required};
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-/// The largest message, and what `BMI_CHECK_MAXSIZE` answers: sizes are 31 bits on the host's side.
+/// Largest message in bytes, and the answer to `BMI_CHECK_MAXSIZE`: sizes are 31 bits on the host's side.
 pub const MAX_MESSAGE: c_int = c_int::MAX;
 
-/// The answer to `BMI_GET_UNEXP_SIZE`. Larger unexpected messages are carried too, but the file
-/// system derives its small I/O from this number and its encoding overflows above 16424.
+/// Answer to `BMI_GET_UNEXP_SIZE`, in bytes. Larger unexpected messages are carried, too, but the file system derives
+/// its small I/O from this number and its encoding overflows above 16424.
 pub const UNEXPECTED_SIZE: c_int = 16 * 1024;
 
 export! {
-    /// Stops the method: every operation is gone, every peer is told. Addresses stay valid for
+    /// Stops the method: operations end without a completion, and peers are told. Addresses stay valid for
     /// `BMI_mx_set_info(BMI_DROP_ADDR)`. Afterwards `BMI_mx_initialize` may be called again.
     ///
-    /// Returns 0, or -BMI_ENODEV when it was not initialized.
+    /// Returns 0, or -BMI_ENODEV if the method was not initialized.
     pub unsafe extern "C" fn BMI_mx_finalize() -> c_int {
         instance::finalize()?;
         buffer::set_cache_limit(0);
         Ok(0)
     }
 
-    /// Tells the method something. `BMI_DROP_ADDR` with a `struct bmi_method_addr *` gives the
-    /// address back, also after `BMI_mx_finalize`. Every other key is accepted and ignored.
+    /// Sets an option of the method. `BMI_DROP_ADDR` with a `struct bmi_method_addr *` drops the address, also after
+    /// `BMI_mx_finalize`. Every other key is accepted and ignored.
     ///
     /// Returns 0, or -BMI_EINVAL for `BMI_DROP_ADDR` with NULL.
     pub unsafe extern "C" fn BMI_mx_set_info(option: c_int, inout_parameter: *mut c_void) -> c_int {
@@ -56,23 +56,20 @@ export! {
         Ok(0)
     }
 
-    /// Asks the method something.
+    /// Queries the method.
     ///
-    /// `BMI_CHECK_MAXSIZE` (`int *`): the largest message, 2147483647. `BMI_GET_UNEXP_SIZE`
-    /// (`int *`): 16384; larger unexpected messages are carried too. `BMI_DROP_ADDR_QUERY`
-    /// (`struct method_drop_addr_query *`): `response` becomes 1 when the peer is dead and has no
-    /// operations left, 0 otherwise. `BMI_TCP_GET_PORT` (`int *`; the stand-alone BMI only): the number of
-    /// the endpoint that is open.
+    /// `BMI_CHECK_MAXSIZE` (`int *`): the largest message, 2147483647. `BMI_GET_UNEXP_SIZE` (`int *`): 16384; larger
+    /// unexpected messages are carried, too. `BMI_DROP_ADDR_QUERY` (`struct method_drop_addr_query *`): `response`
+    /// becomes 1 if the peer is lost and has no messages left, else 0. `BMI_TCP_GET_PORT` (`int *`; the stand-alone BMI
+    /// only): the number of the open endpoint.
     ///
-    /// Two keys are this method's own, for a running one. `BMI_MX_GET_CREDITS` (`struct
-    /// bmi_mx_credits *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS` (`struct
-    /// bmi_mx_peer_credits *`): one peer's, which `addr` names. The caller sets `size` to the size
-    /// of its struct; it gets as many whole members as it has room for, and `size` is set to their
-    /// bytes.
+    /// Two keys are this method's own, and require an initialized method. `BMI_MX_GET_CREDITS` (`struct bmi_mx_credits
+    /// *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS` (`struct bmi_mx_peer_credits *`): those of the peer
+    /// `addr`. The caller sets `size` to the size of its struct; the method writes as many whole members as fit, and
+    /// sets `size` to their bytes.
     ///
-    /// Returns 0; -BMI_EINVAL for NULL, a `size` that is too small, or an address that is none;
-    /// -BMI_ENODEV for this method's own keys when it is not initialized; -BMI_ENOSYS for any other
-    /// key.
+    /// Returns 0; -BMI_EINVAL for NULL, a `size` that is too small, or an invalid address; -BMI_ENODEV for this
+    /// method's own keys if it is not initialized; -BMI_ENOSYS for any other key.
     pub unsafe extern "C" fn BMI_mx_get_info(option: c_int, inout_parameter: *mut c_void) -> c_int {
         logging::refresh();
         match option {
@@ -116,7 +113,7 @@ export! {
         Ok(0)
     }
 
-    /// A context from 0 to 15 that operations may complete in. Opening it twice does no harm.
+    /// Opens a context, 0 to 15, in which operations complete. Opening it twice does no harm.
     ///
     /// Returns 0, or -BMI_EINVAL for another number.
     pub unsafe extern "C" fn BMI_mx_open_context(context_id: bmi_context_id) -> c_int {
@@ -131,17 +128,16 @@ export! {
         Ok(())
     }
 
-    /// Sets the host's functions, for a host that does not export them under their usual names, or
-    /// for a program without a host. The struct is copied. Members that are NULL are looked up with
-    /// `dlsym`, but of `reg_addr` and `forget_addr` either both or, where one is given, neither. Without
-    /// any, peers get numbers of the library's own and the log goes to stderr. NULL forgets what was set
-    /// before. Best called before anything else.
+    /// Sets the host's functions, for a host that does not export them under their usual names, or for a program
+    /// without a host. The struct is copied. A NULL member is looked up with `dlsym`, except that `reg_addr` and
+    /// `forget_addr` are looked up only if both are NULL. If they are not found, the library numbers peers itself, and
+    /// logs to stderr. NULL removes earlier functions. Best called before any other function.
     ///
-    /// Returns 0, or -BMI_EINVAL when `size` is smaller than two pointers.
+    /// Returns 0, or -BMI_EINVAL if `size` is smaller than two pointers.
     pub unsafe extern "C" fn bmi_mx_set_host(host: *const bmi_mx_host) -> c_int {
         let given = match optional("host", host.cast_mut())? {
             None => None,
-            // SAFETY: such a struct, of which at least `size` is there.
+            // SAFETY: such a struct, of which at least `size` is valid.
             Some(host) => Some(unsafe { copy_host(host) }?),
         };
         host::set_host(given);
@@ -150,7 +146,7 @@ export! {
     }
 }
 
-/// The body of the hosts' `BMI_mx_initialize`.
+/// Implements the hosts' `BMI_mx_initialize`.
 pub fn initialize(
     listen_addr: *mut bmi_method_addr,
     method_id: c_int,
@@ -170,7 +166,7 @@ pub fn initialize(
     Ok(0)
 }
 
-/// Copies as much as the caller's version of the struct has.
+/// Copies the members that the caller's version of the struct has.
 ///
 /// # Safety
 ///
@@ -186,12 +182,12 @@ unsafe fn copy_host(host: NonNull<bmi_mx_host>) -> Result<bmi_mx_host, Box<Error
         forget_addr: None,
         log: None,
     };
-    // SAFETY: both have these bytes, whole members: for the functions, any pointer C puts there is a value.
+    // SAFETY: both have these bytes, whole members: for the functions, any pointer that C stores is a value.
     unsafe { copy(host, NonNull::from(&mut given), len) };
     Ok(given)
 }
 
-/// A context's number.
+/// Checks a context's number.
 #[inline]
 pub(crate) fn context(id: bmi_context_id) -> Result<i64, Box<Error>> {
     let last = i64::from(BMI_MAX_CONTEXTS) - 1;

@@ -10,11 +10,11 @@ use libc::{c_int, c_void};
 use mx_boundary::in_range;
 
 export! {
-    /// A buffer of `size` bytes for messages, aligned to a page when it is a page or more; one of 0 bytes
-    /// has an address of its own, as from malloc. Its contents are undefined. `send_recv` is not looked at.
-    /// Any other memory may be posted too.
+    /// Allocates a buffer of `size` bytes for messages, aligned to a page if it is a page or more; for 0 bytes a unique
+    /// address, as from malloc. Its contents are undefined. `send_recv` is ignored. Any other memory may be posted,
+    /// too.
     ///
-    /// Returns NULL when `size` is negative or there is no memory.
+    /// Returns NULL if `size` is negative or memory is short.
     pub unsafe extern "C" fn BMI_mx_memalloc(
         size: bmi_size_t,
         send_recv: bmi_op_type,
@@ -24,17 +24,16 @@ export! {
         buffer::allocate(size).ok_or_else(|| Error::no_memory("a buffer", size))
     }
 
-    /// Gives back a buffer of `BMI_mx_memalloc`. NULL is legal. `size` and `send_recv` are not
-    /// looked at.
+    /// Frees a buffer of `BMI_mx_memalloc`. NULL is legal. `size` and `send_recv` are ignored.
     ///
-    /// Returns 0, or -BMI_EINVAL when the buffer was given back before and that can be told.
+    /// Returns 0, or -BMI_EINVAL if the buffer was freed before and the library can tell.
     pub unsafe extern "C" fn BMI_mx_memfree(
         buffer: *mut c_void,
         size: bmi_size_t,
         send_recv: bmi_op_type,
     ) -> c_int {
         let _ = (size, send_recv);
-        // SAFETY: C passes what BMI_mx_memalloc gave it and has not freed yet.
+        // SAFETY: C passes a pointer from BMI_mx_memalloc that it has not freed yet.
         if unsafe { buffer::release(buffer) } {
             Ok(0)
         } else {
@@ -42,7 +41,7 @@ export! {
         }
     }
 
-    /// Gives back the buffer of an unexpected message from `BMI_mx_testunexpected`. NULL is legal.
+    /// Frees the buffer of an unexpected message from `BMI_mx_testunexpected`. NULL is legal.
     ///
     /// Returns 0.
     pub unsafe extern "C" fn BMI_mx_unexpected_free(buffer: *mut c_void) -> c_int {

@@ -3,12 +3,12 @@
 //! ```text
 //!   buffer + size                     \
 //!   buffer_list + size_list + count    >  UserMemory  ->  instance::post
-//!   (sizes >= 0, sum = total)         /                    0  pending, *id names it
+//!   (sizes >= 0, sum = total)         /                    0  pending, *id identifies it
 //!                                                          1  complete already
-//!                                                         <0  refused, nothing follows
+//!                                                         <0  rejected, nothing is reported
 //! ```
 //!
-//! Owns: the conversion of C's buffers to one run of bytes.
+//! Owns: the conversion of C's buffers to [`UserMemory`].
 
 use crate::Error;
 use crate::export;
@@ -24,19 +24,18 @@ use mx_sys::{SegmentError, UserMemory};
 use std::ptr::NonNull;
 use std::slice;
 
-/// The most pieces of a list: far more than any host passes, few enough that a nonsense count is
-/// noticed before its arrays are read.
+/// Maximum number of buffers in a list: far more than any host passes, few enough that a wrong count is noticed before
+/// its arrays are read.
 pub const MAX_LIST: c_int = 65536;
 
-/// Bytes of a message that is small: every port takes so many at once.
+/// Maximum size in bytes of a message for the front: every port sends that much in one packet.
 const SMALL_MAX: bmi_size_t = 4096;
 
 export! {
-    /// `BMI_mx_post_send` from `list_count` buffers (0 to 65536), sent as one message. The arrays
-    /// may go when the call returns, the buffers may not. A buffer of 0 bytes may be NULL, and so may the
-    /// arrays of no buffers.
+    /// Posts `BMI_mx_post_send` with `list_count` buffers (0 to 65536), sent as one message. The arrays are not used
+    /// after the call, the buffers are. A buffer of 0 bytes may be NULL, and so may the arrays of no buffers.
     ///
-    /// Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
+    /// Also returns -BMI_EINVAL if the sizes do not add up to `total_size`.
     pub unsafe extern "C" fn BMI_mx_post_send_list(
         id: *mut bmi_op_id_t,
         dest: *mut bmi_method_addr,
@@ -57,9 +56,9 @@ export! {
         unsafe { call.send_list(PostKind::Send, buffer_list, size_list, list_count, total_size) }
     }
 
-    /// `BMI_mx_post_recv` into `list_count` buffers (0 to 65536), filled one after the other.
+    /// Posts `BMI_mx_post_recv` with `list_count` buffers (0 to 65536), filled one after the other.
     ///
-    /// Also returns -BMI_EINVAL when the sizes do not add up to `total_expected_size`.
+    /// Also returns -BMI_EINVAL if the sizes do not add up to `total_expected_size`.
     pub unsafe extern "C" fn BMI_mx_post_recv_list(
         id: *mut bmi_op_id_t,
         src: *mut bmi_method_addr,
@@ -76,21 +75,21 @@ export! {
     ) -> c_int {
         let _ = (buffer_type, hints);
         let kind = PostKind::Recv;
-        // SAFETY: C passes arrays of `list_count`; it keeps the buffers writable, and leaves them
-        // alone, until the operation completes.
+        // SAFETY: C passes arrays of `list_count`; it keeps the buffers writable, and does not access them, until the
+        // operation completes.
         let memory = unsafe { list(kind, buffer_list, size_list, list_count, total_expected_size) }?;
         let call = PostArgs { id, addr: src, tag, class: 0, user_ptr, context_id };
         // SAFETY: C passes a size to write to, if any.
         unsafe { call.receive(memory, total_actual_size) }
     }
 
-    /// Calls an operation off. It still completes exactly once and must be tested for, at once (a large
-    /// send over InfiniBand or RoCE: within milliseconds, two seconds at most): with -BMI_ECANCEL, or as it did when it was
-    /// complete already. Its buffer is not touched any more once it is complete. The peer and its other operations stay, also when the message was partly
-    /// transferred.
+    /// Cancels an operation, which still completes exactly once and must be tested for, at once (a large send over
+    /// InfiniBand or RoCE: within milliseconds, at most two seconds): with -BMI_ECANCEL, or with its own result if it
+    /// had completed. Its buffer is not accessed after completion. The peer and its other operations stay, even if the
+    /// message was partly transferred.
     ///
-    /// Nothing happens to one that was reported: its id may be passed until a post gives it out again, for
-    /// an operation that would be called off instead.
+    /// Does nothing for an operation that was reported: its id may be passed until a post returns it again, for an
+    /// operation that would then be cancelled instead.
     ///
     /// Returns 0, or -BMI_EINVAL for a number that never was an operation's id.
     pub unsafe extern "C" fn BMI_mx_cancel(id: bmi_op_id_t, context_id: bmi_context_id) -> c_int {
@@ -99,20 +98,20 @@ export! {
     }
 }
 
-/// The arguments of all post functions beside the memory.
+/// Arguments of all post functions except the memory.
 #[derive(Debug)]
 pub struct PostArgs {
-    /// Gets the operation's id.
+    /// Output: the operation's id.
     pub id: *mut bmi_op_id_t,
-    /// The peer.
+    /// Address object of the peer.
     pub addr: *mut bmi_method_addr,
-    /// The message's tag.
+    /// Tag of the message.
     pub tag: bmi_msg_tag_t,
-    /// The class of an unexpected message.
+    /// Class of an unexpected message, else 0.
     pub class: u8,
-    /// Given back with the completion.
+    /// The host's pointer, returned with the completion.
     pub user_ptr: *mut c_void,
-    /// Where it completes.
+    /// Context in which the operation completes.
     pub context_id: bmi_context_id,
 }
 
@@ -137,7 +136,7 @@ impl PostArgs {
         unsafe { { self }.send_one_in_general(kind, buffer, size) }
     }
 
-    /// [`Self::send_one`] without its front.
+    /// Implements [`Self::send_one`] without its front.
     ///
     /// # Safety
     ///
@@ -154,7 +153,7 @@ impl PostArgs {
         self.send(kind, memory)
     }
 
-    /// The peer and the place of the id, if nothing is wrong with these and the context.
+    /// Returns the peer and the place of the id if these and the context are valid.
     #[inline(always)]
     fn right(&self) -> Option<(NonNull<bmi_method_addr>, NonNull<bmi_op_id_t>)> {
         let (addr, id) = (NonNull::new(self.addr)?, NonNull::new(self.id)?);
@@ -162,8 +161,8 @@ impl PostArgs {
         (aligned && context(self.context_id).is_ok()).then_some((addr, id))
     }
 
-    /// Sends a small message at once, if no argument is wrong and nothing is in its way. Otherwise returns false, and
-    /// nothing has been sent.
+    /// Implements the front of [`Self::send_one`]: sends a small message at once if the arguments are valid and nothing
+    /// else waits. Returns false if nothing was sent.
     ///
     /// # Safety
     ///
@@ -174,17 +173,17 @@ impl PostArgs {
             return false;
         };
         (0..=SMALL_MAX).contains(&size) && {
-            // SAFETY: the caller's promise, and the bytes are left alone during the call.
+            // SAFETY: the caller's promise, and the bytes do not change during the call.
             let body = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), size as usize) };
             instance::send_at_once(addr, body, self.tag, self.context_id)
         }
     }
 
-    /// Posts a receive into one buffer. `actual_size` gets the size of what has arrived already.
+    /// Posts a receive into one buffer. `actual_size` gets the size of a message that has arrived already.
     ///
     /// # Safety
     ///
-    /// The buffer stays writable, and is left alone, until the operation completes; `actual_size` is null,
+    /// The buffer stays writable, and is not accessed, until the operation completes; `actual_size` is null,
     /// misaligned, or writable.
     #[inline(always)]
     pub unsafe fn receive_one(
@@ -201,7 +200,7 @@ impl PostArgs {
         unsafe { { self }.receive_one_in_general(buffer, size, actual_size) }
     }
 
-    /// [`Self::receive_one`] without its front.
+    /// Implements [`Self::receive_one`] without its front.
     ///
     /// # Safety
     ///
@@ -219,8 +218,8 @@ impl PostArgs {
         unsafe { self.receive(memory, actual_size) }
     }
 
-    /// Posts a receive into one buffer, if no argument is wrong and nothing is unusual. Otherwise returns false, and nothing has
-    /// been posted.
+    /// Implements the front of [`Self::receive_one`]: posts the receive if the arguments are valid and
+    /// [`instance::recv_at_once`] does. Returns false if nothing was posted.
     ///
     /// # Safety
     ///
@@ -266,7 +265,7 @@ impl PostArgs {
         self.post("dest", kind, memory).map(|(answer, _)| answer)
     }
 
-    /// Checks, posts, and gives the answer for C and the size of what arrived.
+    /// Checks the arguments and posts. Returns C's return value, and the size of a completed operation.
     #[inline(always)]
     fn post(
         &self,
@@ -284,8 +283,8 @@ impl PostArgs {
             user_ptr: self.user_ptr,
             context: context(self.context_id)?,
         };
-        // The instance itself writes the id, before another thread can see the completion.
-        // SAFETY: C passes an id to write to, which is not used elsewhere during the call.
+        // The instance itself writes the id, before another thread can see the completion. SAFETY: C passes an id to
+        // write to, which is not used elsewhere during the call.
         let id = unsafe { id.as_mut() };
         match instance::post(post, id)? {
             PostOutcome::Pending => Ok((0, 0)),
@@ -293,7 +292,7 @@ impl PostArgs {
         }
     }
 
-    /// Posts a receive. `actual_size` gets the size of what has arrived already, unless it is null.
+    /// Posts a receive. `actual_size`, unless null, gets the size of a message that has arrived already.
     ///
     /// # Safety
     ///
@@ -314,7 +313,7 @@ impl PostArgs {
     }
 }
 
-/// The size of a buffer. What is sent is no larger than the largest message; what receives may be.
+/// Checks the size of a buffer. Only receives may exceed the largest message.
 #[inline(always)]
 fn message_size(kind: PostKind, what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error>> {
     let size = in_range(what, size, 0, i64::MAX)?;
@@ -326,7 +325,7 @@ fn message_size(kind: PostKind, what: &'static str, size: bmi_size_t) -> Result<
     }
 }
 
-/// Describes the memory of one buffer.
+/// Makes the memory of one buffer.
 ///
 /// # Safety
 ///
@@ -342,12 +341,12 @@ unsafe fn one(
     Ok(unsafe { UserMemory::new(buffer, size) }?)
 }
 
-/// Several buffers as one run of bytes.
+/// Makes the memory of several buffers, end to end.
 ///
 /// # Safety
 ///
-/// The arrays have `count` entries when `count` is in range, and stay as they are during the call; the
-/// buffers as for [`UserMemory::list`].
+/// The arrays have `count` entries if `count` is in range, and do not change during the call; the buffers as for
+/// [`UserMemory::list`].
 unsafe fn list(
     kind: PostKind,
     buffers: *const *mut c_void,
@@ -370,7 +369,7 @@ unsafe fn list(
     }
 }
 
-/// Why these sizes are not those of a list of `total` bytes; apart, so that the list is gone through once.
+/// Returns the error of a list that is invalid or not `total` bytes long. Not inlined: valid lists are visited once.
 #[cold]
 fn unlike(sizes: &[bmi_size_t], total: i64, error: Option<SegmentError>) -> Box<Error> {
     let mut sum = 0_i64;

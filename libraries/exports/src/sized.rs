@@ -1,9 +1,9 @@
-//! Structs that say their own size, so that later versions can append members.
+//! Structs that contain their own size, so that later versions can append members.
 //!
 //! ```text
-//!   C's struct   | size | member | member | mem|        cut off where its version ends
+//!   C's struct   | size | member | member | mem|        ends where its version ends
 //!   ours         | size | member | member | member | member |
-//!                `---- whole_members ----´              what both have
+//!                `---- whole_members ----´              members in both
 //! ```
 //!
 //! Owns: which sizes are legal.
@@ -13,11 +13,11 @@ use crate::Error;
 use mx_boundary::in_range;
 use std::ptr::NonNull;
 
-/// More than any version of a struct here will have; a larger size has not been filled in.
+/// Upper bound of any version of a struct here, in bytes; a larger size means an uninitialized member.
 const SIZE_MAX: i64 = 4096;
 
-/// As many bytes of a `T` as a caller's version of `size` bytes has room for, in whole members of `member`
-/// bytes each. `least` is up to the end of the first that matters.
+/// Returns the number of bytes of a `T` that fit into a caller's version of `size` bytes, in whole members of `member`
+/// bytes each. `least`: the minimum, up to the end of the first member that matters.
 pub(crate) fn whole_members<T>(
     size: usize,
     least: usize,
@@ -32,7 +32,7 @@ pub(crate) fn whole_members<T>(
 ///
 /// # Safety
 ///
-/// There are so many bytes at both, at `to` to write to, and both are not the same.
+/// Both have `len` bytes, writable at `to`, and do not overlap.
 pub(crate) unsafe fn copy<T: Copy>(from: NonNull<T>, to: NonNull<T>, len: usize) {
     let (from, to) = (from.cast::<u8>(), to.cast::<u8>());
     // SAFETY: the caller's promise.

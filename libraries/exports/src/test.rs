@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   test            one operation          outcount 0 or 1
-//!   testsome        some of a list         their places in the list
+//!   testsome        some of a list         their indices in the list
 //!   testcontext     any of a context       their ids
 //!   testunexpected  unexpected messages
 //! ```
 //!
-//! All return 0 and the number of results in `outcount`; the host counts a call as successful only
-//! then. They wait up to `max_idle_time_ms` when there is nothing. Asked for no results, they write
-//! only how many there are: none; their arrays may then be NULL.
+//! All return 0 and the number of results in `outcount`; the host counts a call as successful only then. Without a
+//! result they wait up to `max_idle_time_ms`. With an `incount` of 0 they write only `outcount`, 0; their arrays may
+//! then be NULL.
 //!
 //! Owns: writing completions to C's arrays.
 
@@ -25,10 +25,10 @@ use mx_boundary::{array, in_range, optional, required, room, write_if};
 use std::ptr::NonNull;
 
 export! {
-    /// Whether one operation is complete. `actual_size` and `user_ptr` may be NULL.
+    /// Tests one operation. `actual_size` and `user_ptr` may be NULL.
     ///
-    /// Returns 0, with `*outcount` 1 and the other outputs when it is (the id is used up), or
-    /// `*outcount` 0. Returns -BMI_EINVAL for an id that names no operation of that context.
+    /// Returns 0: if the operation is complete, with `*outcount` 1 and the other outputs written (the id becomes
+    /// invalid), else with `*outcount` 0. Returns -BMI_EINVAL for an id that is no operation of that context.
     pub unsafe extern "C" fn BMI_mx_test(
         id: bmi_op_id_t,
         outcount: *mut c_int,
@@ -52,10 +52,10 @@ export! {
         Ok(0)
     }
 
-    /// Tests `incount` operations. Ids that are 0 are skipped. Output number *n* is about
-    /// `id_array[index_array[n]]`. `actual_size_array` and `user_ptr_array` may be NULL.
+    /// Tests `incount` operations. Ids that are 0 are skipped. Output number *n* is about `id_array[index_array[n]]`.
+    /// `actual_size_array` and `user_ptr_array` may be NULL.
     ///
-    /// Returns 0, or -BMI_EINVAL when one of the ids names no operation of that context.
+    /// Returns 0, or -BMI_EINVAL if one of the ids is no operation of that context.
     pub unsafe extern "C" fn BMI_mx_testsome(
         incount: c_int,
         id_array: *mut bmi_op_id_t,
@@ -69,15 +69,15 @@ export! {
     ) -> c_int {
         let outcount = required("outcount", outcount)?;
         let count = capacity(incount)?;
-        // SAFETY: C passes `incount` ids and leaves them alone during the call.
+        // SAFETY: C passes `incount` ids, which do not change during the call.
         let ids = unsafe { array("id_array", id_array, count) }?;
         let indexes = room("index_array", index_array, count)?;
         let mut outputs = Outputs::new(count, error_code_array, actual_size_array, user_ptr_array)?;
         let idle = idle_time(max_idle_time_ms)?;
         let context = context(context_id)?;
         let found = instance::test_some(ids, context, idle, move |index, done| {
-            // SAFETY: C passes `incount` of each, and there are no more; an index of an array whose length
-            // is an int is an int.
+            // SAFETY: C passes `incount` of each, and there are no more; an index of an array whose length is an int is
+            // an int.
             unsafe {
                 indexes.add(outputs.used).write(index as c_int);
                 outputs.push(&done);
@@ -88,13 +88,12 @@ export! {
         Ok(0)
     }
 
-    /// Takes up to `incount` completions of a context, oldest first, but failed sends before the
-    /// receives that fail with them. `actual_size_array` and `user_ptr_array` may be NULL. While it
-    /// waits, the arrival of an unexpected message or a completion in another context ends the call
-    /// early.
+    /// Takes up to `incount` completions of a context, oldest first, but failed sends before the receives that fail
+    /// with them. `actual_size_array` and `user_ptr_array` may be NULL. A waiting call ends early if an unexpected
+    /// message arrives.
     ///
-    /// Returns 0. Trouble with a peer is never a failure of this call: it is in the error codes of
-    /// its operations.
+    /// Returns 0. The loss of a peer never makes this call fail: it appears in the error codes of the peer's
+    /// operations.
     pub unsafe extern "C" fn BMI_mx_testcontext(
         incount: c_int,
         out_id_array: *mut bmi_op_id_t,
@@ -124,14 +123,14 @@ export! {
     }
 }
 
-/// The arrays every completion is spread over. Their length is the caller's `incount`.
+/// The arrays that each completion is written to. Their length is the caller's `incount`.
 #[derive(Clone)]
 struct Outputs {
     errors: NonNull<bmi_error_code_t>,
     sizes: Option<NonNull<bmi_size_t>>,
     user_ptrs: Option<NonNull<*mut c_void>>,
     len: usize,
-    /// Entries that have been written.
+    /// Number of entries written.
     used: usize,
 }
 
@@ -154,7 +153,7 @@ impl Outputs {
 
     /// # Safety
     ///
-    /// The arrays have the promised length, and not all of it is used.
+    /// The arrays have the promised length, and an entry is left.
     #[inline(always)]
     unsafe fn push(&mut self, done: &Done) {
         debug_assert!(self.used < self.len);
@@ -171,20 +170,20 @@ impl Outputs {
     }
 }
 
-/// The number of entries of the output arrays.
+/// Checks the number of entries of the output arrays.
 #[inline]
 fn capacity(incount: c_int) -> Result<usize, Box<Error>> {
     Ok(in_range("incount", incount, 0, c_int::MAX.into())? as usize)
 }
 
-/// In microseconds.
+/// Checks and converts an idle time to microseconds.
 #[inline]
 fn idle_time(ms: c_int) -> Result<u64, Box<Error>> {
     let ms = in_range("max_idle_time_ms", ms, 0, c_int::MAX.into())?;
     Ok(ms as u64 * 1000)
 }
 
-/// The body of the hosts' `BMI_mx_testunexpected`.
+/// Implements the hosts' `BMI_mx_testunexpected`.
 ///
 /// # Safety
 ///

@@ -1,9 +1,9 @@
 //! No heap allocation for a small message in steady state, expected or not, on either side.
 //!
-//! Two processes: this test starts itself again as the other side. Both count what the library
-//! allocates while ten thousand messages go to and fro through the C entry points, and as many requests. The helper thread
-//! is off: when it and the application meet on the lock for the first time, the lock makes room for
-//! both in a table of the process's, once a thread and not once a message.
+//! Two processes: this test starts itself again as the other side. Both count the library's allocations while ten
+//! thousand messages go to and fro through the C entry points, and as many requests. The helper thread is off: when it
+//! and the application first meet on the lock, parking_lot allocates a table entry for each thread, once and not per
+//! message.
 
 #[path = "../../../testing/sim/fixtures/counting.rs"]
 mod counting;
@@ -59,13 +59,13 @@ fn call(id: &mut i64, addr: Addr) -> PostArgs {
     }
 }
 
-/// The number of operations that are under way.
+/// Returns the number of operations that are pending.
 fn posted(answer: Result<i32, Box<Error>>) -> usize {
     let answer = answer.expect("a post");
     usize::from(answer == 0)
 }
 
-/// Posts a send; whether it is still under way.
+/// Posts a send. Returns 1 if it is pending, else 0.
 fn send(to: Addr, data: &[u8], unexpected: bool) -> usize {
     let kind = if unexpected {
         PostKind::SendUnexpected
@@ -74,14 +74,14 @@ fn send(to: Addr, data: &[u8], unexpected: bool) -> usize {
     };
     let mut id = 0;
     let call = call(&mut id, to);
-    // SAFETY: every caller waits before `data` goes.
+    // SAFETY: every caller waits before `data` is dropped.
     posted(unsafe { call.send_one(kind, data.as_ptr().cast(), data.len() as i64) })
 }
 
 fn recv(from: Addr, data: &mut [u8]) -> usize {
     let (mut id, mut size) = (0, 0);
     let call = call(&mut id, from);
-    // SAFETY: every caller waits before `data` goes.
+    // SAFETY: every caller waits before `data` is dropped.
     posted(unsafe { call.receive_one(data.as_mut_ptr().cast(), data.len() as i64, &mut size) })
 }
 
@@ -111,12 +111,12 @@ fn wait(mut pending: usize) {
     }
 }
 
-/// Leaves a send to be waited for together with the receive that is posted.
+/// Adds a send to the operations to wait for together with the posted receive.
 fn wait_sent(under_way: usize, pending: &mut usize) {
     *pending += under_way;
 }
 
-/// Waits for an unexpected message, and gives its sender.
+/// Waits for an unexpected message. Returns its sender.
 fn take_unexpected() -> Addr {
     let mut info = bmi_method_unexpected_info {
         error_code: 0,
@@ -135,13 +135,13 @@ fn take_unexpected() -> Addr {
     info.addr
 }
 
-/// The other side: answers, then sends back how often it allocated.
+/// Runs the other side: answers, then sends back its number of allocations.
 fn serve(address: &str) {
     start(Some(address));
     println!("ready");
     let client = take_unexpected();
-    // The next receive is posted before the answer goes out: a message that comes before its
-    // receive is kept, and that takes memory.
+    // The next receive is posted before the answer is sent: a message that arrives before its receive is stored, which
+    // takes memory.
     let mut buffers = [[0u8; 8]; 2];
     let mut before = 0;
     let mut pending = recv(client, &mut buffers[0]);
@@ -149,7 +149,7 @@ fn serve(address: &str) {
         if round == WARM_UP {
             before = allocations();
         }
-        // Its buffer comes from malloc, and is the host's: that one is not counted.
+        // The buffer comes from malloc and belongs to the host, so it is not counted.
         assert_eq!(take_unexpected(), client);
         wait(pending);
         pending = recv(client, &mut buffers[(round + 1) % 2]);
@@ -157,15 +157,15 @@ fn serve(address: &str) {
         wait_sent(send(client, &buffers[round % 2], false), &mut pending);
     }
     let allocated = allocations() - before;
-    // Told when it is asked for, so that it does not surprise the client.
+    // Sent only when asked for, so that it does not surprise the client.
     wait(pending);
     wait(send(client, &allocated.to_le_bytes(), false));
     // SAFETY: initialised.
     unsafe { lifecycle::BMI_mx_finalize() };
 }
 
-/// Now and then while warming up, so long that the other side goes to sleep, and once until timers are due: what
-/// these need is there afterwards, whatever else runs on the processors.
+/// Pauses occasionally while warming up, so long that the other side goes to sleep, and once until timers are due: so
+/// their allocations happen before counting begins, whatever else runs on the processors.
 fn rest(round: usize, at: usize) {
     if round < WARM_UP && round % 100 == at {
         let long = round == WARM_UP / 2 + at;
@@ -173,7 +173,7 @@ fn rest(round: usize, at: usize) {
     }
 }
 
-/// A server, its address, and its output, which it must be able to go on writing.
+/// Starts a server. Returns its process, its address, and its output, which must stay open.
 fn start_server() -> (Child, String, impl Iterator<Item = String>) {
     let program = std::env::current_exe().unwrap();
     for attempt in 0..20 {
@@ -187,7 +187,7 @@ fn start_server() -> (Child, String, impl Iterator<Item = String>) {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut lines = lines.map_while(Result::ok);
-        // The test harness may put its own words before it on the same line.
+        // The test harness may print on the same line before it.
         if lines.any(|line| line.ends_with("ready")) {
             return (child, address, lines);
         }

@@ -67,7 +67,7 @@ const FUNCTIONS: [&str; 47] = [
     "mx_wakeup",
 ];
 
-/// In no header: old MPI libraries look for it.
+/// Functions in no header, which old MPI libraries look up.
 const HIDDEN: [&str; 1] = ["mx__regcache_clean"];
 
 const HANDLERS: [&str; 2] = ["MX_ERRORS_ARE_FATAL", "MX_ERRORS_RETURN"];
@@ -81,7 +81,7 @@ fn header(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A header without comments and preprocessor lines.
+/// Returns a header without comments and preprocessor lines.
 fn declarations(header: &str) -> String {
     let mut code = String::new();
     let mut rest = header;
@@ -107,7 +107,7 @@ fn exactly_the_api_is_declared_in_the_headers() {
     let mut declared = Vec::new();
     for name in HEADERS {
         let code = declarations(&header(name));
-        // Functions: a name right before a bracket, at the start of a statement.
+        // A function is a name right before a bracket, at the start of a statement.
         for statement in code.split([';', '{', '}']) {
             let Some((head, _)) = statement.split_once('(') else {
                 continue;

@@ -1,4 +1,4 @@
-//! Mercury's interface for plugins of NA: layouts and codes, of every version that is supported.
+//! Mercury's interface for NA plugins: layouts and codes, of every supported version.
 //!
 //! ```text
 //!   Mercury 2.3.x          NA 4.0   table A: context_create(class, where, id), progress(class, context, timeout)
@@ -6,9 +6,9 @@
 //!   Mercury 2.4.1, later   NA 6.0   table C: context_create(class, context, where, id), flags for addr_deserialize
 //! ```
 //!
-//! Written from the headers' layouts. Whatever Mercury only hands through is a pointer here.
+//! Written from the headers' layouts. Types that Mercury only passes through are plain pointers here.
 
-// The names are C's, and a field is what its name says.
+// C's names, which describe the fields.
 #![allow(non_camel_case_types, missing_docs)]
 
 use libc::{c_char, c_int, c_uint, c_void};
@@ -35,7 +35,7 @@ pub(crate) const NA_HOSTUNREACH: na_return = 19;
 pub(crate) const NA_TIMEOUT: na_return = 20;
 pub(crate) const NA_CANCELED: na_return = 21;
 
-/// The types of callbacks.
+/// Types of callbacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub(crate) enum na_cb_type {
@@ -68,7 +68,7 @@ pub(crate) struct na_context {
     pub(crate) plugin_context: *mut c_void,
 }
 
-/// The beginning of `na_init_info`, equal in all versions.
+/// Beginning of `na_init_info`, equal in all versions.
 #[repr(C)]
 pub(crate) struct na_init_info {
     pub(crate) ip_subnet: *const c_char,
@@ -77,7 +77,7 @@ pub(crate) struct na_init_info {
     pub(crate) max_expected_size: usize,
 }
 
-/// A `na_info`, whose last field is a pointer in table A and the structure itself from table B on.
+/// A `na_info`. Its last field is a pointer in table A, and the structure itself from table B on.
 #[repr(C)]
 pub(crate) struct na_info {
     pub(crate) protocol_name: *const c_char,
@@ -92,7 +92,7 @@ pub(crate) struct na_segment {
     pub(crate) len: usize,
 }
 
-/// The union of callback information: that of multi-receives, of which those of other operations are the beginning.
+/// Union of callback information: that of multi-receives, of which those of other operations are the beginning.
 #[repr(C)]
 pub(crate) struct na_cb_details {
     pub(crate) actual_buf_size: usize,

@@ -1,12 +1,12 @@
-//! Addresses of Mercury's: who is meant, and the session with it.
+//! Mercury's addresses: a peer, and the session with it.
 //!
 //! ```text
-//!   "tcp://10.0.0.5:2000" --look_up--> Peer <--accepted-- a process that has called us
-//!                                        |  remote: the session, if there is one; else the next message begins one
-//!                                        `--text--> what a fresh process can look up
+//!   "tcp://10.0.0.5:2000" --look_up--> Peer <--accepted-- a process that has connected to us
+//!                                        |  remote: the session, if any; else the next message begins one
+//!                                        `--text--> an address that any process can look up
 //! ```
 //!
-//! Owns: names of peers. Which session a peer has changes under the lock of the engine.
+//! Owns: names of peers. A peer's session changes under the lock of the engine.
 
 use crate::abi::{NA_ADDRNOTAVAIL, NA_INVALID_ARG, na_return};
 use bmi_method::peer_name;
@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// The plugin's name, as a class and as the protocol that chooses the ports.
 pub(crate) const CLASS: &str = "mx";
 
-/// The protocols besides [`CLASS`], which force a port.
+/// Protocols besides [`CLASS`], each of which forces a port.
 pub(crate) const PROTOCOLS: [&str; 4] = ["local", "tcp", "dgram", "rdm"];
 
-/// The route of a protocol; `None`: it is none of ours.
+/// Returns the route of a protocol; `None` if it is not one of this plugin.
 pub(crate) fn route_of(protocol: &str) -> Option<Route> {
     if protocol == CLASS {
         return Some(Route::AUTO);
@@ -41,21 +41,21 @@ pub(crate) struct Peer {
     route: Route,
     text: String,
     own: bool,
-    /// The session, as a word; [`NO_REMOTE`]: none. Changes under the engine's lock.
+    /// Session, as a word; [`NO_REMOTE`] for none. Changes under the engine's lock.
     remote: AtomicU64,
-    /// The session ends with the last reference of the program's.
+    /// Whether the session ends with the program's last reference.
     pub(crate) removed: AtomicBool,
 }
 
 const NO_REMOTE: u64 = u64::MAX;
 
 impl Peer {
-    /// The peer at an endpoint of an interface, reached over `route`.
+    /// Makes the peer at an endpoint of an interface, reached over `route`.
     pub(crate) fn new((nic, endpoint): (NicId, EndpointId), route: Route, own: EndpointId) -> Self {
         let host = match nic::address(nic).map(|address| address.ip()) {
             Some(IpAddr::V6(address)) => format!("[{address}]"),
             Some(IpAddr::V4(address)) => address.to_string(),
-            // An interface that was never resolved here: only its session leads there.
+            // An interface that was never resolved here is reached only by its session.
             None => format!("{:x}", nic.0),
         };
         let protocol = ports::of_route(route).map_or(CLASS, |port| port.name);
@@ -70,7 +70,7 @@ impl Peer {
         }
     }
 
-    /// To call it.
+    /// Returns the target to connect to.
     pub(crate) fn target(&self) -> Target {
         Target {
             nic: self.nic,
@@ -79,36 +79,36 @@ impl Peer {
         }
     }
 
-    /// The address as text, without the class.
+    /// Returns the address as text, without the class.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is this endpoint.
+    /// Returns whether the peer is this endpoint.
     pub(crate) fn is_own(&self) -> bool {
         self.own
     }
 
-    /// Whether both are one endpoint.
+    /// Returns whether both are the same endpoint.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let nics = self.nic == other.nic || nic::is_local(self.nic) && nic::is_local(other.nic);
         self.endpoint == other.endpoint && nics
     }
 
-    /// The session with it, if there is one.
+    /// Returns the session with the peer, if there is one.
     pub(crate) fn remote(&self) -> Option<RemoteId> {
         let word = self.remote.load(Ordering::Relaxed);
         (word != NO_REMOTE).then(|| RemoteId::from_word(word))
     }
 
-    /// Notes the session with it.
+    /// Stores the session with the peer.
     pub(crate) fn set_remote(&self, remote: Option<RemoteId>) {
         let word = remote.map_or(NO_REMOTE, RemoteId::to_word);
         self.remote.store(word, Ordering::Relaxed);
     }
 }
 
-/// Looks up `[protocol://]host[:board]:endpoint`. May ask the resolver.
+/// Looks up `[protocol://]host[:board]:endpoint`. May use the resolver. `usual`: the route of addresses without one.
 pub(crate) fn look_up(text: &str, usual: Route) -> Result<Target, na_return> {
     let (scheme, rest) = text.split_once("://").unwrap_or((CLASS, text));
     let bad = |why: &dyn std::fmt::Display| {

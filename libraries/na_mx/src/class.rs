@@ -1,11 +1,11 @@
 //! A class of Mercury's: an endpoint from `initialize` to `finalize`.
 //!
 //! ```text
-//!   initialize: settings, address --> HostPorts::open --> Engine, helper thread --> in a place of the pool
+//!   initialize: settings, address --> HostPorts::open --> Engine, helper thread --> into a place of the pool
 //!   finalize:   out of its place --> helper stopped --> peers told, last packets sent (bounded) --> place free
 //! ```
 //!
-//! Places are never freed, so that a process that forks finds their locks free in its child.
+//! Places are never freed, so that the child of a fork finds their locks free.
 //!
 //! Owns: the pool of places.
 
@@ -26,27 +26,27 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The request of a program for a class.
+/// A program's request for a class.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
-    /// The protocol: `mx`, or a port's name.
+    /// Protocol: `mx`, or a port's name.
     pub(crate) protocol: &'a str,
-    /// The address to listen on, `host`, `host:port` or `:port`; `None`: any.
+    /// Address to listen on, `host`, `host:port` or `:port`; `None`: any.
     pub(crate) host: Option<&'a str>,
-    /// Bytes of the largest unexpected and expected message, 0 for the usual.
+    /// Maximum size of unexpected and expected messages in bytes; 0 for the default.
     pub(crate) sizes: (usize, usize),
 }
 
 /// A class.
 pub(crate) struct Class {
     place: &'static Place,
-    /// The route of addresses that say none.
+    /// Route of addresses without one.
     pub(crate) route: Route,
-    /// Bytes of the largest unexpected message.
+    /// Maximum size of unexpected messages, in bytes.
     pub(crate) unexpected_max: usize,
-    /// Bytes of the largest expected message.
+    /// Maximum size of expected messages, in bytes.
     pub(crate) expected_max: usize,
-    /// The own address.
+    /// Address of this endpoint.
     pub(crate) own: Arc<Peer>,
 }
 
@@ -57,11 +57,11 @@ struct Place {
 
 static FREE: Mutex<Vec<&'static Place>> = Mutex::new(Vec::new());
 
-/// Bytes of a message unless the program says otherwise.
+/// Default maximum size of messages, in bytes.
 const USUAL_SIZE: usize = 4096;
-/// Bytes of a message at most: such a message needs no more than a credit limit's worth of memory before its receive is there.
+/// Upper limit of the maximum size, in bytes: an unmatched message must fit into a credit limit.
 const SIZE_MAX: usize = 64 << 10;
-/// The time that [`Class::close`] waits for the last messages to leave.
+/// Time that [`Class::close`] waits for the last messages to leave.
 const LINGER: Duration = Duration::from_secs(1);
 
 impl Class {
@@ -111,7 +111,7 @@ impl Class {
         })
     }
 
-    /// The engine, locked. In a child of `fork` its ports are opened anew first.
+    /// Locks the engine. A child of `fork` first reopens the ports.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, NaSlot> {
         let shared = &self.place.shared;
@@ -121,7 +121,7 @@ impl Class {
         shared.lock()
     }
 
-    /// [`lock`](Self::lock) by a thread that polls.
+    /// Locks the engine as [`lock`](Self::lock) does, for a thread that polls.
     #[inline]
     pub(crate) fn lock_for_poll(&self) -> Guard<'_, NaSlot> {
         let shared = &self.place.shared;
@@ -140,7 +140,7 @@ impl Class {
         }
     }
 
-    /// Runs `f` with the engine, and what that leads to.
+    /// Runs `f` with the engine, and the deferred work that results.
     #[inline]
     pub(crate) fn with<R>(
         &self,
@@ -153,7 +153,7 @@ impl Class {
         result
     }
 
-    /// Waits until `check` returns something, or the time is over.
+    /// Waits until `check` returns a value, or `timeout` has passed.
     pub(crate) fn wait<R>(
         &self,
         timeout: Duration,
@@ -166,12 +166,12 @@ impl Class {
         let found = shared.wait_for(crate::engine::COMPLETIONS, Some(timeout), |slot| {
             slot.engine().and_then(&mut check)
         });
-        // Threads of other contexts may be asleep, and this one polls no more.
+        // Threads of other contexts may be asleep, and this one stops polling.
         let _ = self.with(|_| Ok(()));
         found
     }
 
-    /// Closes the endpoint. What is under way completes as cancelled or unreachable.
+    /// Closes the endpoint. Pending operations complete as cancelled or unreachable.
     pub(crate) fn close(self) {
         let shared = &self.place.shared;
         if !shared.is_mine() {
@@ -205,7 +205,7 @@ impl Place {
     }
 }
 
-/// The engine over these ports. By itself, for what is moved here lies on the stack several times.
+/// Makes the engine over these ports. Not inlined: the values moved here take several copies on the stack.
 #[inline(never)]
 fn engine(
     (config, identity): (Config, Identity),
@@ -218,7 +218,7 @@ fn engine(
     Box::new(Engine::new(endpoint, libna, unexpected_max))
 }
 
-/// The options of an endpoint that listens where a program says.
+/// Returns the options of an endpoint that listens at the program's address.
 fn options(
     settings: &Settings,
     route: Route,
@@ -240,7 +240,7 @@ fn options(
         log::error!("cannot listen on {host:?}: {why}");
         NA_INVALID_ARG
     };
-    // Only a number: on all addresses.
+    // A port number alone means all addresses.
     let (everywhere, text) = match host.strip_prefix(':') {
         Some(port) => (true, format!("localhost:{port}")),
         None => (false, host.to_owned()),
@@ -250,7 +250,7 @@ fn options(
         return Err(bad(&"no address"));
     };
     let choice = match name.endpoint {
-        // A port of the kernel's choice, as others write it.
+        // Port 0 means the kernel's choice, as in other plugins.
         None | Some(0) => EndpointChoice::Any,
         Some(endpoint) => EndpointChoice::Exact(EndpointId(endpoint)),
     };
@@ -271,7 +271,7 @@ fn options(
     })
 }
 
-/// The code for an endpoint that cannot be opened.
+/// Returns the code for an endpoint that cannot be opened.
 #[cold]
 fn no_endpoint(trouble: SlotError) -> na_return {
     match trouble {

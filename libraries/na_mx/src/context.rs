@@ -1,15 +1,15 @@
-//! Contexts of Mercury's, and the descriptor on which their threads sleep.
+//! Mercury's contexts, and the descriptor on which their threads sleep.
 //!
 //! ```text
 //!   poll_get_fd --> set { the endpoint's descriptors, doorbell, timer }
-//!   poll_try_wait:  a completion since the last poll? the endpoint has something to do?   no: sleeps
-//!   poll            does not sleep any more; progress
+//!   poll_try_wait:  a completion since the last poll? work for the endpoint?   no: the thread may sleep
+//!   poll            ends the sleep; progress
 //! ```
 //!
-//! A completion of a context whose thread sleeps rings its doorbell, whichever thread has caused it. The timer stands for the
-//! endpoint's deadlines.
+//! A completion of a context whose thread sleeps rings its doorbell, whichever thread has caused it. The timer covers
+//! the endpoint's deadlines.
 //!
-//! Everything but the number changes under the engine's lock.
+//! Every field but the number changes under the engine's lock.
 
 use mx_proto::{Clock, Instant};
 use mx_sys::MonotonicClock;
@@ -22,7 +22,7 @@ use std::os::fd::{AsRawFd, RawFd};
 /// A context.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// The number with which the program has made it.
+    /// Number chosen by the program.
     pub(crate) id: u8,
     completions: u64,
     reported: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Context {
     sleep: Option<Sleep>,
 }
 
-/// The descriptors of a context's sleep.
+/// Descriptors of a context's sleep.
 #[derive(Debug)]
 struct Sleep {
     set: Epoll,
@@ -41,7 +41,7 @@ struct Sleep {
 }
 
 impl Context {
-    /// A context with that number.
+    /// Makes a context with that number.
     pub(crate) fn new(id: u8) -> Self {
         Self {
             id,
@@ -52,7 +52,7 @@ impl Context {
         }
     }
 
-    /// The descriptor to sleep on, made at the first call. `ports`: the endpoint's set.
+    /// Returns the descriptor to sleep on, made at the first call. `ports`: the endpoint's set.
     pub(crate) fn descriptor(&mut self, ports: RawFd) -> io::Result<RawFd> {
         if self.sleep.is_none() {
             let sleep = Sleep {
@@ -71,7 +71,7 @@ impl Context {
         Ok(sleep.map_or(-1, |sleep| sleep.set.raw()))
     }
 
-    /// A completion of this context has been added to its queue.
+    /// Counts a completion added to this context's queue, and wakes its thread.
     #[inline]
     pub(crate) fn on_completion(&mut self) {
         self.completions += 1;
@@ -80,19 +80,19 @@ impl Context {
         }
     }
 
-    /// Whether completions have been added since the last call.
+    /// Returns whether completions have been added since the last call.
     #[inline]
     pub(crate) fn take_completions(&mut self) -> bool {
         std::mem::replace(&mut self.reported, self.completions) != self.completions
     }
 
-    /// Whether a thread may be asleep.
+    /// Returns whether a thread may be asleep.
     #[inline]
     pub(crate) fn sleeps(&self) -> bool {
         self.sleeps
     }
 
-    /// A thread goes to sleep now, at the latest until the endpoint has something due.
+    /// Records that a thread goes to sleep, at the latest until `due`.
     pub(crate) fn fall_asleep(&mut self, due: Option<Instant>) {
         self.sleeps = true;
         if let Some(sleep) = &mut self.sleep
@@ -105,7 +105,7 @@ impl Context {
         }
     }
 
-    /// The thread does not sleep. Returns whether it was said to.
+    /// Records that the thread is awake. Returns whether it was recorded as sleeping.
     #[inline]
     pub(crate) fn wake_up(&mut self) -> bool {
         let slept = std::mem::take(&mut self.sleeps);
@@ -122,7 +122,7 @@ impl Context {
         slept
     }
 
-    /// Wakes a thread that sleeps.
+    /// Wakes a sleeping thread.
     #[cold]
     pub(crate) fn wake(&mut self) {
         if self.sleeps
@@ -151,7 +151,7 @@ mod nix_timer {
     use std::ptr;
     use std::time::Duration;
 
-    /// Readable when its time has come.
+    /// A timer descriptor, readable when the timer has expired.
     #[derive(Debug)]
     pub(super) struct Timer(OwnedFd);
 
@@ -166,7 +166,7 @@ mod nix_timer {
             Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
         }
 
-        /// Sets the time from now, or none. Setting it silences the descriptor.
+        /// Sets the time from now, or stops the timer. Either silences the descriptor.
         pub(super) fn set(&self, span: Option<Duration>) {
             // All zeroes stop the timer.
             let span = span.map(|span| span.max(Duration::from_nanos(1)));
@@ -187,7 +187,7 @@ mod nix_timer {
                 },
                 it_value: value,
             };
-            // SAFETY: our descriptor, and a time.
+            // SAFETY: an open descriptor, and a time.
             unsafe {
                 libc::timerfd_settime(self.0.as_raw_fd(), 0, &raw const new, ptr::null_mut())
             };

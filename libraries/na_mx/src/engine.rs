@@ -1,19 +1,19 @@
-//! The endpoint of a class of Mercury's: operations, peers and regions.
+//! The endpoint of a Mercury class: operations, peers and regions.
 //!
 //! ```text
 //!   table --post--> Engine --send, recv, get, put--> Endpoint --completed--> Host: done
 //!                     |  <------------- flush: done, events -------------------'
-//!                     `--na_cb_completion_add--> Mercury's queue      and the context that sleeps is woken
+//!                     `--na_cb_completion_add--> Mercury's queue      and the sleeping context is woken
 //! ```
 //!
-//! Match bits: the kind of message in the highest four bits, the number of the receiver's context in bits 32 to 39, the tag in the
-//! lower 32.
+//! Match bits: the kind of message in the highest four bits, the number of the receiver's context in bits 32 to 39, the
+//! tag in the lower 32.
 //!
-//! Completions are added to Mercury's queue under the engine's lock, so that a thread which finds none there is woken for
-//! the next one. That call into libna only appends to a queue.
+//! Completions are added to Mercury's queue under the engine's lock, so that a thread that finds none there is woken
+//! for the next one. The call into libna only appends to a queue.
 //!
 //! Owns: the endpoint, the sessions of peers.
-//! Out of scope: pointers of C's but those of operations, contexts and buffers that are under way; threads.
+//! Out of scope: C's pointers, except those of pending operations, contexts and buffers; threads.
 
 use crate::abi::{
     NA_ACCESS, NA_CANCELED, NA_FAULT, NA_HOSTUNREACH, NA_MSGSIZE, NA_NOMEM, NA_OPNOTSUPPORTED,
@@ -40,20 +40,20 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// The key with which endpoints of this plugin connect, so that they meet only each other.
+/// Key with which endpoints of this plugin connect, so that other protocols are rejected.
 pub(crate) const KEY: u32 = 0x6d78_6e61;
 
-/// A completion was added to a queue.
+/// Interest bit: a completion was added to a queue.
 pub(crate) const COMPLETIONS: Interest = 1;
 
-/// The word of a connect. Those of other operations are pointers.
+/// Word of a connect; the words of other operations are pointers.
 const CONNECT: u64 = 1;
 
 const UNEXPECTED: u64 = 1 << 60;
 const EXPECTED: u64 = 2 << 60;
 const CONTEXT_AT: u32 = 32;
 
-/// Receives that were called off without a message, whose messages are dropped when they come. Beyond it they are kept.
+/// Maximum number of cancelled receives whose messages are dropped on arrival. Messages beyond it are kept.
 const ABANDONED_MAX: usize = 4096;
 
 /// The class's endpoint.
@@ -62,20 +62,20 @@ pub(crate) type HostEndpoint = Endpoint<HostPorts, MonotonicClock, Host>;
 /// The engine behind its lock.
 pub(crate) type NaSlot = Slot<Engine>;
 
-/// See the module.
+/// The endpoint of a class with its operations, peers and regions; see the module.
 pub(crate) struct Engine {
     endpoint: HostEndpoint,
     libna: &'static Libna,
     produced: Interest,
     /// Contexts, whose threads may sleep.
     contexts: Vec<*mut Context>,
-    /// Peers by the target that was looked up.
+    /// Peers by target looked up.
     known: HashMap<Target, Weak<Peer>, RandomState>,
     unexpected_max: usize,
 }
 
-// SAFETY: pointers of contexts and operations are used only with the engine's lock, and the program keeps what they point to
-// until it has destroyed the context, or the operation has completed.
+// SAFETY: pointers of contexts and operations are used only with the engine's lock, and stay valid until the program
+// has destroyed the context, or the operation has completed.
 unsafe impl Send for Engine {}
 
 /// The owner of the endpoint.
@@ -83,31 +83,31 @@ pub(crate) struct Host {
     done: VecDeque<Done>,
     /// Peers with a session.
     peers: HashMap<RemoteId, Arc<Peer>, RandomState>,
-    /// Messages that are not wanted any more.
+    /// Messages to drop on arrival: the remote and the match bits of each.
     abandoned: HashSet<(RemoteId, u64), RandomState>,
     own: EndpointId,
     route: Route,
 }
 
-/// An operation that has ended.
+/// A completed operation.
 struct Done {
     word: u64,
     how: Outcome,
-    /// The sender of an unexpected message.
+    /// Sender of an unexpected message; `None` for other operations.
     from: Option<Arc<Peer>>,
 }
 
-/// The kind of a message.
+/// Kinds of messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The receiver does not know the sender.
+    /// A message for which the receiver has named no sender.
     Unexpected,
-    /// The receiver waits for it.
+    /// A message that the receiver expects from its sender.
     Expected,
 }
 
 impl Kind {
-    /// Match bits of a message for a context.
+    /// Returns the match bits of a message for a context.
     pub(crate) fn bits(self, context: u8, tag: u32) -> u64 {
         let kind = match self {
             Self::Unexpected => UNEXPECTED,
@@ -118,7 +118,7 @@ impl Kind {
 }
 
 impl Host {
-    /// The owner of an endpoint with that number, whose peers are called over `route`.
+    /// Makes the owner of an endpoint with that number, whose peers are connected to over `route`.
     pub(crate) fn new(own: EndpointId, route: Route) -> Self {
         Self {
             done: VecDeque::new(),
@@ -194,7 +194,7 @@ impl Host {
         self.done.push_back(Done { word, how, from });
     }
 
-    /// The session with a peer is over.
+    /// Removes the session with a lost peer.
     fn lost(&mut self, remote: RemoteId) {
         if let Some(peer) = self.peers.remove(&remote)
             && peer.remote() == Some(remote)
@@ -255,9 +255,9 @@ impl slot::Engine for Engine {
     }
 }
 
-/// Beginning and end, peers.
+/// Start and end, peers.
 impl Engine {
-    /// An engine over an endpoint, for unexpected messages of at most so many bytes.
+    /// Makes an engine over an endpoint. `unexpected_max`: maximum size of unexpected messages, in bytes.
     pub(crate) fn new(
         endpoint: HostEndpoint,
         libna: &'static Libna,
@@ -280,13 +280,13 @@ impl Engine {
         busy
     }
 
-    /// Ends everything.
+    /// Ends all operations and sessions.
     pub(crate) fn close(&mut self) {
         self.endpoint.close();
         self.flush();
     }
 
-    /// Whether a session has not ended.
+    /// Returns whether a link is still open.
     pub(crate) fn lingers(&self) -> bool {
         use mx_proto::port::LinkControl;
         self.endpoint.port().link_count() > 0
@@ -302,7 +302,7 @@ impl Engine {
         self.contexts.retain(|of| *of != context);
     }
 
-    /// Returns the peer at a target, the same one for all look-ups of it.
+    /// Returns the peer at a target, the same for all look-ups of it.
     pub(crate) fn peer_at(&mut self, target: Target) -> Arc<Peer> {
         if let Some(known) = self.known.get(&target).and_then(Weak::upgrade) {
             known.removed.store(false, Ordering::Relaxed);
@@ -316,8 +316,8 @@ impl Engine {
         peer
     }
 
-    /// Ends the session with a peer that the program has removed, with the program's last reference: the one that comes back
-    /// here. The other one is the session's.
+    /// Ends the session with a peer that the program has removed, once the program returns its last reference. The
+    /// other remaining reference is the session's.
     pub(crate) fn forget(&mut self, peer: &Arc<Peer>) {
         if let Some(remote) = peer.remote()
             && Arc::strong_count(peer) <= 2
@@ -327,7 +327,7 @@ impl Engine {
         }
     }
 
-    /// Returns the session with a peer, which begins if there is none.
+    /// Returns the session with a peer, beginning one if necessary.
     #[inline]
     fn remote_of(&mut self, peer: &Arc<Peer>) -> Result<RemoteId, na_return> {
         match peer.remote() {
@@ -362,7 +362,7 @@ impl Engine {
     }
 }
 
-/// Operations.
+/// Posting, cancelling and completing operations.
 impl Engine {
     /// Sends a message.
     pub(crate) fn send(
@@ -400,7 +400,7 @@ impl Engine {
         self.received(op, received)
     }
 
-    /// Posts a receive for an unexpected message of a context, into the room that the operation has.
+    /// Posts a receive for an unexpected message of a context, into the operation's room.
     pub(crate) fn receive_unexpected(&mut self, op: &mut Operation) -> Result<(), na_return> {
         let Room { start, len } = op.room;
         let multi = op.kind == na_cb_type::MultiRecvUnexpected;
@@ -409,7 +409,7 @@ impl Engine {
         } else {
             len
         };
-        // SAFETY: the program leaves the buffer to this library until the operation has completed.
+        // SAFETY: the buffer belongs to this library until the operation has completed.
         let memory = unsafe { UserMemory::new(start.cast(), len) };
         let memory = memory.map_err(|_| NA_FAULT)?;
         let (bits, mask) = (MatchBits(op.bits), MatchMask(!u64::from(u32::MAX)));
@@ -417,7 +417,7 @@ impl Engine {
         self.received(op, received)
     }
 
-    /// Reads a peer's region, or writes into it: as the operation's kind says.
+    /// Reads from a peer's region, or writes to it, as the operation's kind says.
     pub(crate) fn transfer(
         &mut self,
         op: &mut Operation,
@@ -434,7 +434,7 @@ impl Engine {
         self.posted(op, posted)
     }
 
-    /// Calls an operation off: it completes with [`Self::settle`], unless it has completed already.
+    /// Cancels an operation: unless it has completed, it completes with [`Self::settle`].
     pub(crate) fn cancel(&mut self, op: &mut Operation) {
         if let Some(request) = op.request {
             op.cancelled = true;
@@ -442,7 +442,7 @@ impl Engine {
         }
     }
 
-    /// Calls an operation off that is being destroyed: no completion of it is added.
+    /// Cancels an operation that is being destroyed, without adding a completion.
     pub(crate) fn abandon(&mut self, op: &mut Operation) {
         if op.request.is_some() {
             op.context = ptr::null_mut();
@@ -450,12 +450,12 @@ impl Engine {
         }
     }
 
-    /// Lets peers reach memory.
+    /// Registers memory for access by peers.
     pub(crate) fn register(&mut self, memory: UserMemory, rights: Rights) -> RegionKey {
         self.endpoint.register(memory, rights)
     }
 
-    /// Ends all access to a region. Returns whether there was one.
+    /// Deregisters a region. Returns whether it was registered.
     pub(crate) fn deregister(&mut self, key: RegionKey) -> bool {
         self.endpoint.deregister(key)
     }
@@ -491,7 +491,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does what calls of the endpoint have left: ends operations, forgets lost peers.
+    /// Does the work deferred by calls of the endpoint: completes operations, removes lost peers.
     #[inline]
     fn flush(&mut self) {
         loop {
@@ -514,7 +514,7 @@ impl Engine {
             }
             return;
         }
-        // SAFETY: the word of an operation that is under way: the program keeps it until it has completed.
+        // SAFETY: the word of a pending operation: the program keeps it until it has completed.
         let op = unsafe { &mut *operation_of(word) };
         op.request = None;
         let ret = code_of(&how);
@@ -543,8 +543,8 @@ impl Engine {
         }
     }
 
-    /// A receive for unexpected messages has ended. Messages that fail with their senders are no concern of the program's: the
-    /// receive goes on.
+    /// Completes a receive for unexpected messages. If the message is lost with its sender, posts the receive again
+    /// instead of reporting that to the program.
     fn finish_unexpected(
         &mut self,
         op: &mut Operation,
@@ -570,7 +570,7 @@ impl Engine {
         let mut details = na_cb_details {
             actual_buf_size: len,
             source: Arc::into_raw(from).cast_mut().cast(),
-            // The lower half.
+            // The lower half of the match bits.
             tag: how.bits.0 as u32,
             actual_buf: op.room.start.cast(),
             last: true,
@@ -594,7 +594,7 @@ impl Engine {
         }
     }
 
-    /// Tells Mercury that an operation is over.
+    /// Reports the end of an operation to Mercury.
     fn end(&mut self, op: &mut Operation, ret: na_return, details: na_cb_details) {
         let context = op.context;
         let data = op.end(ret, details);
@@ -607,7 +607,7 @@ impl Engine {
     fn add(&mut self, context: *mut na_context, data: *mut na_cb_completion_data) {
         // SAFETY: the context in which the operation was posted, and data that stays until Mercury takes it.
         unsafe { (self.libna.completion_add)(context, data) };
-        // SAFETY: the program keeps the context while operations of it are under way.
+        // SAFETY: the program keeps the context while it has pending operations.
         let own = unsafe { (*context).plugin_context.cast::<Context>() };
         // SAFETY: as above; the engine is locked.
         if let Some(own) = unsafe { own.as_mut() } {
@@ -616,7 +616,7 @@ impl Engine {
         self.produced |= COMPLETIONS;
     }
 
-    /// Whether a context's thread may sleep now; the endpoint and other threads wake it.
+    /// Returns whether a context's thread may sleep now; the endpoint and other threads will wake it.
     pub(crate) fn falls_asleep(&mut self, context: &mut Context) -> bool {
         if context.take_completions() || !self.endpoint.arm() {
             return false;
@@ -625,7 +625,8 @@ impl Engine {
         true
     }
 
-    /// Does what posts have left, after each: ends operations, and wakes threads that sleep although there is something to do.
+    /// Does the work deferred by posts, after each: completes operations, and wakes sleeping threads if the endpoint
+    /// has work to do.
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.flush();
@@ -640,7 +641,7 @@ impl Engine {
     }
 }
 
-/// Messages of a multi-receive begin at multiples of this.
+/// Alignment in bytes of the messages of a multi-receive.
 const ALIGNMENT: usize = 8;
 
 fn word_of(op: &mut Operation) -> u64 {
@@ -651,7 +652,7 @@ fn operation_of(word: u64) -> *mut Operation {
     ptr::with_exposed_provenance_mut(word as usize)
 }
 
-/// The code of a post that was refused.
+/// Returns the code of a rejected post.
 #[cold]
 fn refused(error: PostError) -> na_return {
     match error {
@@ -663,7 +664,7 @@ fn refused(error: PostError) -> na_return {
     }
 }
 
-/// The code of an operation's end.
+/// Returns the code of a completed operation.
 fn code_of(how: &Outcome) -> na_return {
     if how.lost.is_some() {
         return NA_HOSTUNREACH;

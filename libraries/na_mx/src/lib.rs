@@ -10,7 +10,8 @@
 //!                              mx-sys, mx-proto: messages, regions
 //! ```
 //!
-//! A message is one of the endpoint's; what Mercury calls a memory handle is a registered region, and put and get reach it.
+//! Mercury's messages are the endpoint's messages. Mercury's memory handles are registered regions, which put and get
+//! access.
 
 mod abi;
 mod address;

@@ -1,11 +1,11 @@
-//! The libna that has loaded this plugin: its version, and the functions of it that the plugin calls.
+//! The libna that has loaded this plugin: its version, and the functions that the plugin calls.
 //!
 //! ```text
 //!   loaded --> NA_Version_get --> 4.0, 5.0, 6.0: the table of that version
 //!                         `-----> another, or none: one line in the log, and no protocol is supported
 //! ```
 //!
-//! The functions are looked up, not linked: a plugin that cannot be used must not keep Mercury from its others.
+//! The functions are looked up, not linked: an unusable plugin must not prevent Mercury from loading others.
 
 use crate::abi::{NA_Version_get, na_cb_completion_add, na_protocol_info_alloc};
 use libc::{RTLD_DEFAULT, RTLD_LAZY, RTLD_NOLOAD, c_int, c_void, dl_phdr_info, size_t};
@@ -15,7 +15,7 @@ use std::mem;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// The layout of the table of operations.
+/// Layouts of the table of operations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Layout {
     /// Layout of NA 4.0.
@@ -29,7 +29,7 @@ pub(crate) enum Layout {
 /// The functions of libna.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Libna {
-    /// The layout of its table.
+    /// Layout of libna's table.
     pub(crate) layout: Layout,
     /// Queues a completion.
     pub(crate) completion_add: na_cb_completion_add,
@@ -39,7 +39,7 @@ pub(crate) struct Libna {
 
 static FOUND: OnceLock<Result<Libna, Unusable>> = OnceLock::new();
 
-/// The libna of this process, if it can be used.
+/// Returns the libna of this process, if it is usable.
 pub(crate) fn libna() -> Option<&'static Libna> {
     FOUND.get_or_init(find).as_ref().ok()
 }
@@ -55,7 +55,7 @@ pub(crate) fn look() -> Option<Layout> {
     }
 }
 
-/// The reason why the plugin cannot be used.
+/// Reasons why the plugin cannot be used.
 #[derive(Debug)]
 enum Unusable {
     /// libna has another version.
@@ -111,12 +111,12 @@ fn find() -> Result<Libna, Unusable> {
 }
 
 fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a handle of the loader's, and a name that ends with NUL.
+    // SAFETY: a handle from the loader, and a name that ends with NUL.
     let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
-/// A handle of libna where it was loaded for a library that keeps its symbols to itself.
+/// Returns a handle of libna if a library loaded it with local symbols.
 fn loaded_libna() -> *mut c_void {
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, into: *mut c_void) -> c_int {
         // SAFETY: the loader passes a description whose name is a string or NULL, and our own pointer.
@@ -134,10 +134,10 @@ fn loaded_libna() -> *mut c_void {
         c_int::from(is_libna)
     }
     let mut path: Option<CString> = None;
-    // SAFETY: the function gets a pointer to `path`, and nothing of it is kept.
+    // SAFETY: the function gets a pointer to `path`, and keeps no reference.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut path).cast()) };
     path.map_or(ptr::null_mut(), |path| {
-        // SAFETY: a string; nothing is loaded that is not there.
+        // SAFETY: a string; RTLD_NOLOAD loads nothing.
         unsafe { libc::dlopen(path.as_ptr(), RTLD_LAZY | RTLD_NOLOAD) }
     })
 }

@@ -1,4 +1,4 @@
-//! Memory handles of Mercury's.
+//! Mercury's memory handles.
 //!
 //! ```text
 //!   create, segments --> local: pieces, rights --register--> a region's key --serialize--> 24 bytes
@@ -6,7 +6,7 @@
 //!                                           remote: key, length  <-------- deserialize ------'
 //! ```
 //!
-//! Owns: the pieces of a handle; the memory is the program's.
+//! Owns: the pieces of a handle; the memory belongs to the program.
 
 use crate::abi::{
     NA_FAULT, NA_INVALID_ARG, NA_MEM_READ_ONLY, NA_MEM_WRITE_ONLY, NA_OVERFLOW, na_return,
@@ -21,11 +21,11 @@ use mx_sys::UserMemory;
 pub(crate) enum Handle {
     /// Memory of this process.
     Local(Local),
-    /// Memory of a peer's.
+    /// Memory of a peer.
     Remote {
-        /// Its region.
+        /// Key of its region.
         key: RegionKey,
-        /// Bytes of it.
+        /// Length in bytes.
         len: u64,
     },
 }
@@ -35,21 +35,21 @@ pub(crate) enum Handle {
 pub(crate) struct Local {
     pieces: Vec<(usize, usize)>,
     len: u64,
-    /// The rights of peers.
+    /// Access rights of peers.
     pub(crate) rights: Rights,
-    /// The region's key while it is registered.
+    /// Key of the region while registered, else `None`.
     pub(crate) key: Option<RegionKey>,
 }
 
-/// Bytes of a serialized handle: a mark, the key, the length.
+/// Size of a serialized handle in bytes: a mark, the key, the length.
 pub(crate) const SERIALIZED: usize = 24;
 const MARK: u64 = u64::from_le_bytes(*b"MXmemh1\0");
 
-/// Pieces of a handle at most.
+/// Maximum number of pieces of a handle.
 pub(crate) const SEGMENTS_MAX: usize = 4096;
 
 impl Local {
-    /// A handle of these pieces, which peers may reach as `flags` say.
+    /// Makes a handle of these pieces, with peers' rights from `flags`.
     pub(crate) fn new(segments: &[na_segment], flags: c_ulong) -> Result<Self, na_return> {
         if segments.len() > SEGMENTS_MAX {
             return Err(NA_OVERFLOW);
@@ -74,12 +74,12 @@ impl Local {
         Ok(handle)
     }
 
-    /// All of it.
+    /// Returns all of the memory.
     pub(crate) fn whole(&self) -> Result<UserMemory, na_return> {
         self.part(0, self.len)
     }
 
-    /// So many bytes from `offset` on.
+    /// Returns `len` bytes from `offset` on.
     pub(crate) fn part(&self, offset: u64, len: u64) -> Result<UserMemory, na_return> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(NA_OVERFLOW);
@@ -90,7 +90,7 @@ impl Local {
             skip -= skipped;
             let taken = (*len as u64 - skipped).min(left);
             left -= taken;
-            // No more than a piece has, whose length is a usize.
+            // At most the length of the piece, which is a usize.
             let start = start + skipped as usize;
             (taken > 0).then(|| (std::ptr::with_exposed_provenance_mut(start), taken as usize))
         });
@@ -100,7 +100,7 @@ impl Local {
 }
 
 impl Handle {
-    /// The handle as a peer reads it.
+    /// Encodes the handle for a peer.
     pub(crate) fn serialize(&self) -> Result<[u8; SERIALIZED], na_return> {
         let (key, len) = match self {
             Self::Local(local) => (local.key.ok_or(NA_INVALID_ARG)?, local.len),
@@ -113,7 +113,7 @@ impl Handle {
         Ok(bytes)
     }
 
-    /// A peer's handle.
+    /// Decodes a peer's handle.
     pub(crate) fn deserialize(bytes: &[u8]) -> Result<Self, na_return> {
         let bytes = bytes.get(..SERIALIZED).ok_or(NA_OVERFLOW)?;
         let word = |at: usize| {

@@ -1,11 +1,11 @@
-//! Operation ids of Mercury's, and completions.
+//! Mercury's operation ids, and completions.
 //!
 //! ```text
-//!   create --> FREE --post--> POSTED --the engine finishes it--> QUEUED --Mercury's trigger--> FREE --> destroy
+//!   create --> FREE --post--> POSTED --the engine completes it--> QUEUED --Mercury's trigger--> FREE --> destroy
 //! ```
 //!
-//! Everything but the callback's data changes under the lock of the engine. An operation is queued once for each post, and a
-//! multi-receive once for each message, each time with data of its own.
+//! Every field but the callback's data changes under the lock of the engine. An operation is queued once for each post,
+//! and a multi-receive once for each message, each time with separate data.
 
 use crate::abi::{
     na_cb, na_cb_completion_data, na_cb_details, na_cb_info, na_cb_type, na_context, na_return,
@@ -16,17 +16,17 @@ use std::ptr;
 
 /// An operation id.
 pub(crate) struct Operation {
-    /// The endpoint's operation while it is under way.
+    /// The endpoint's operation while pending, else `None`.
     pub(crate) request: Option<RequestId>,
-    /// The context in which it was posted.
+    /// Context in which it was posted.
     pub(crate) context: *mut na_context,
-    /// Match bits it was posted with.
+    /// Match bits of the post.
     pub(crate) bits: u64,
-    /// The rest of the buffer of a receive for unexpected messages.
+    /// Unused part of the buffer of a receive for unexpected messages.
     pub(crate) room: Room,
-    /// The operation is posted, or its callback is queued.
+    /// Whether the operation is posted, or its callback is queued.
     pub(crate) busy: bool,
-    /// The program has called it off.
+    /// Whether the program has cancelled the operation.
     pub(crate) cancelled: bool,
     callback: na_cb,
     arg: *mut c_void,
@@ -34,12 +34,12 @@ pub(crate) struct Operation {
     completion: na_cb_completion_data,
 }
 
-/// Memory that unexpected messages go into.
+/// Memory for unexpected messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
-    /// The first free byte.
+    /// First free byte.
     pub(crate) start: *mut u8,
-    /// Bytes from there on.
+    /// Number of free bytes.
     pub(crate) len: usize,
 }
 
@@ -52,7 +52,7 @@ impl Room {
 }
 
 impl Operation {
-    /// An operation that is free.
+    /// Makes a free operation.
     pub(crate) fn new() -> Self {
         Self {
             request: None,
@@ -80,7 +80,7 @@ impl Operation {
         (self.busy, self.cancelled, self.request) = (true, false, None);
     }
 
-    /// The data of its only completion. [`busy`](Self::busy) ends when Mercury takes it.
+    /// Fills in the data of the operation's last completion. [`busy`](Self::busy) ends when Mercury takes it.
     pub(crate) fn end(
         &mut self,
         ret: na_return,
@@ -98,14 +98,14 @@ impl Operation {
         &raw mut self.completion
     }
 
-    /// Data of one completion of several, which is freed when Mercury takes it.
+    /// Makes the data of a multi-receive's earlier completion, freed when Mercury takes it.
     pub(crate) fn one_of_several(
         &self,
         ret: na_return,
         info: na_cb_details,
     ) -> *mut na_cb_completion_data {
         unsafe extern "C" fn taken(data: *mut c_void) {
-            // SAFETY: made below; Mercury has a copy by now.
+            // SAFETY: made below; Mercury has copied it.
             drop(unsafe { Box::from_raw(data.cast::<na_cb_completion_data>()) });
         }
         let data = Box::into_raw(Box::new(na_cb_completion_data {
@@ -129,7 +129,7 @@ impl Operation {
     }
 }
 
-/// Details of a completion that has none.
+/// Details of a completion without any.
 pub(crate) const NO_DETAILS: na_cb_details = na_cb_details {
     actual_buf_size: 0,
     source: ptr::null_mut(),

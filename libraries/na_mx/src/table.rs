@@ -30,16 +30,16 @@ pub struct Table {
     entries: [Entry; ENTRIES],
 }
 
-/// The first byte of a string for C.
+/// First byte of a C string.
 #[repr(transparent)]
 pub(crate) struct CStr1(u8);
 
-/// Entries of the longest table behind the name.
+/// Number of entries after the name in the longest table.
 const ENTRIES: usize = 51;
 
 static NAME: [CStr1; 3] = [CStr1(b'm'), CStr1(b'x'), CStr1(0)];
 
-/// The table, by the name that Mercury looks for.
+/// The table, under the name that Mercury looks up.
 // SAFETY: a name of the plugin's own, which Mercury expects.
 #[unsafe(no_mangle)]
 pub static na_mx_class_ops_g: Table = Table {
@@ -47,7 +47,7 @@ pub static na_mx_class_ops_g: Table = Table {
     entries: [const { Entry::new(ptr::null_mut()) }; ENTRIES],
 };
 
-/// Fills the table. Without a libna that is known the plugin says that it supports no protocol.
+/// Fills the table. Without a supported libna the plugin reports that it supports no protocol.
 pub(crate) fn fill() {
     mx_sys::StderrLogger::start();
     let layout = caught("load", libna::look).flatten();
@@ -62,17 +62,17 @@ macro_rules! pointers {
     ($($name:ident)*) => { [$($name as *const c_void),*] };
 }
 
-/// A function that is left out.
+/// An omitted function.
 const NONE: *const c_void = ptr::null();
 
-/// The functions that Mercury calls before it has chosen a plugin.
+/// Returns the functions that Mercury calls before it has chosen a plugin.
 fn unusable() -> Vec<*const c_void> {
     pointers![NONE check_protocol initialize].into()
 }
 
-/// The functions, as a layout wants them. Left out, as Mercury's own plugins do: `cleanup`, sizes of headers, which are 0, and
-/// message buffers, which are ordinary memory. The flags of `addr_deserialize`, its last argument in the newest layout, are not
-/// looked at.
+/// Returns the functions in the order of a layout. Omitted, as in Mercury's own plugins: `cleanup`, sizes of headers,
+/// which are 0, and message buffers, which are ordinary memory. `addr_deserialize` ignores its flags, the last argument
+/// in the newest layout.
 fn functions(layout: Layout) -> Vec<*const c_void> {
     let [context] = match layout {
         Layout::A | Layout::B => pointers![context_create_in],

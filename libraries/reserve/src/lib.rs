@@ -1,22 +1,22 @@
-//! Memory reserved for when there is no more.
+//! Memory reserved for work in progress when the process has no more.
 //!
 //! ```text
 //!   alloc ---> System has some ----------------------------------------> fine
-//!                `- none: give a piece back to System, ask again, ... -> fine, and the level falls
+//!                `- none: release a piece to System, retry, ... -------> fine, and the level falls
 //!
-//!   kept back:  [ FLOOR ][ what tables may grow to: claims ]      pieces, mapped, not touched
-//!   level:       Dire when half a floor is missing of all that, Short until three quarters of one are there again
+//!   reserved:   [ FLOOR ][ what tables may grow to: claims ]      pieces, mapped, not touched
+//!   level:      Critical while more than half a floor is missing, Short until three quarters of one are there again
 //! ```
 //!
-//! The libraries refuse new work while part of the reserve is missing (`mx_proto::supply`), and
-//! each check of the level first tries to refill it. So the reserve has to last only for work under
-//! way, whose allocations then need not fail.
+//! The libraries reject new work while part of the reserve is missing (`mx_proto::supply`), and each check of the level
+//! first tries to refill it. The reserve therefore only has to last for work in progress, whose allocations then need
+//! not fail.
 //!
-//! [`Reserve`] is the allocator of the libraries that programs load ([`library_allocator`]):
-//! Rust programs and tests have their own, for which the level is always ample.
+//! [`Reserve`] is the allocator of the libraries that programs load ([`library_allocator`]): Rust programs and tests
+//! have their own, for which the level is always ample.
 //!
 //! Owns: the pieces.
-//! Cost: address space only, while there is memory; its pages are never written.
+//! Cost: only address space, while there is memory; the pages are never written.
 
 use mx_port_base::clock::MonotonicClock;
 use mx_proto::supply::{MemoryLevel, Supply};
@@ -34,32 +34,31 @@ pub const SUPPLY: Supply = Supply {
     release,
 };
 
-/// Bytes of a piece.
+/// Size of a piece, in bytes.
 const PIECE: usize = 64 << 10;
-/// The minimum reserve: for the packets of one poll, and for the tables without a claim.
+/// Minimum reserve, in bytes: for the packets of one poll, and for the tables without a claim.
 const FLOOR: usize = 8 << 20;
-/// Pieces at most. Claims beyond a GiB are granted and not kept back.
+/// Maximum number of pieces. Claims beyond a GiB are granted but not reserved.
 const PIECES: usize = (1 << 30) / PIECE;
 
-/// The pieces; null where there is none. The lowest bit is set if the piece was mapped, the others
-/// are `System`'s.
+/// The pieces; null for none. The lowest bit is set if the piece was mapped, else it came from `System`.
 static KEPT: [AtomicPtr<u8>; PIECES] = [const { AtomicPtr::new(ptr::null_mut()) }; PIECES];
-/// The number of pieces.
+/// Number of pieces.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Bytes claimed.
 static CLAIMED: AtomicUsize = AtomicUsize::new(0);
-/// [`Reserve`] is the allocator here.
+/// Whether [`Reserve`] is the allocator.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
-/// Between [`fill`] and [`empty`].
+/// Whether the reserve is in use, between [`fill`] and [`empty`].
 static ON: AtomicBool = AtomicBool::new(false);
-/// Something is missing.
+/// Whether part of the reserve is missing.
 static SPENT: AtomicBool = AtomicBool::new(false);
-/// A thread is getting it back.
+/// Whether a thread is refilling the reserve.
 static RECOVERING: AtomicBool = AtomicBool::new(false);
-/// The time of the last warning.
+/// Time of the last warning, in nanoseconds; 0: none.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
-/// `System`, and what is kept back when that has no more.
+/// An allocator over `System`, which falls back to the reserve.
 #[derive(Debug)]
 pub struct Reserve;
 
@@ -74,7 +73,7 @@ macro_rules! library_allocator {
     };
 }
 
-/// Evaluates an expression when the library it stands in is loaded, before the first call.
+/// Evaluates an expression when its library is loaded, before the first call.
 #[macro_export]
 macro_rules! on_load {
     ($what:expr) => {
@@ -83,7 +82,7 @@ macro_rules! on_load {
                 $what;
             }
 
-            // SAFETY: functions without arguments are called from there when the library is loaded.
+            // SAFETY: the loader calls functions without arguments from there.
             #[used]
             #[unsafe(link_section = ".init_array")]
             static INSTALL: extern "C" fn() = install;
@@ -91,40 +90,40 @@ macro_rules! on_load {
     };
 }
 
-/// [`Reserve`] is the allocator here.
+/// Records that [`Reserve`] is the allocator.
 pub fn install() {
     INSTALLED.store(true, Ordering::Relaxed);
 }
 
-// SAFETY: all memory is `System`'s, and goes back there.
+// SAFETY: all memory comes from `System`, and returns there.
 unsafe impl GlobalAlloc for Reserve {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         ask(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         ask(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's; after a failure `memory` is what it was.
+        // SAFETY: the caller's promise; a failure leaves `memory` unchanged.
         let realloc = || unsafe { System.realloc(memory, layout, size) };
         ask(size.saturating_sub(layout.size()), realloc)
     }
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe { System.dealloc(memory, layout) }
     }
 }
 
-/// Asks `System` for `size` bytes more, from the reserve if it has none. Null: not even then.
+/// Allocates `size` more bytes from `System`, or from the reserve if that fails. Null if both fail.
 #[inline]
 fn ask(size: usize, system: impl Fn() -> *mut u8) -> *mut u8 {
     let memory = system();
@@ -135,7 +134,7 @@ fn ask(size: usize, system: impl Fn() -> *mut u8) -> *mut u8 {
     }
 }
 
-/// Gives pieces back until there is memory for `size` bytes more. Null: not even then.
+/// Releases pieces until `System` has `size` more bytes. Null if that fails.
 #[cold]
 fn spend(size: usize, again: impl Fn() -> *mut u8) -> *mut u8 {
     SPENT.store(ON.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -154,14 +153,14 @@ fn spend(size: usize, again: impl Fn() -> *mut u8) -> *mut u8 {
     ptr::null_mut()
 }
 
-/// Has the calling thread take now what it gets from the C library when it first waits for a lock: if there is
-/// no memory for that then, the C library ends the process.
+/// Makes the C library allocate the calling thread's per-thread state, which it would otherwise do when the thread
+/// first blocks on a lock, and abort without memory.
 pub fn prepare_thread() {
     let lock = Mutex::new(());
     Condvar::new().wait_for(&mut lock.lock(), Duration::ZERO);
 }
 
-/// Begins to keep memory back. Only for a library whose allocator is [`Reserve`].
+/// Begins to reserve memory. Does nothing unless [`Reserve`] is the allocator.
 pub fn fill() {
     if !INSTALLED.load(Ordering::Relaxed) {
         return;
@@ -174,7 +173,7 @@ pub fn fill() {
     }
 }
 
-/// Gives everything back.
+/// Releases the reserve.
 pub fn empty() {
     ON.store(false, Ordering::Relaxed);
     SPENT.store(false, Ordering::Relaxed);
@@ -183,7 +182,7 @@ pub fn empty() {
     }
 }
 
-/// The level of free memory. Refills the reserve first, if memory is available again.
+/// Returns the level of free memory. First refills the reserve, if memory is available again.
 pub fn level() -> MemoryLevel {
     if SPENT.load(Ordering::Relaxed) {
         recover()
@@ -214,7 +213,7 @@ fn recover_alone() -> MemoryLevel {
     by_missing()
 }
 
-/// The level while something is missing.
+/// Returns the level while part of the reserve is missing.
 fn by_missing() -> MemoryLevel {
     if missing() > FLOOR / 2 {
         MemoryLevel::Critical
@@ -223,7 +222,7 @@ fn by_missing() -> MemoryLevel {
     }
 }
 
-/// Says so, but not often: at the limit it changes all the time.
+/// Logs a change, but not often: at the limit the level changes all the time.
 fn tell(what: &str) {
     let now = MonotonicClock.now().0.max(1);
     let told = TOLD.load(Ordering::Relaxed);
@@ -231,12 +230,11 @@ fn tell(what: &str) {
     if often || TOLD.swap(now, Ordering::Relaxed) != told {
         return;
     }
-    // A piece for the C library, since this thread may not be prepared. Not at each call, which
-    // would use up the reserve.
-    // SAFETY: the size is not 0.
+    // Leave a piece to the C library, since this thread may not be prepared. Not at each call, which would use up the
+    // reserve. SAFETY: the size is not 0.
     let some = unsafe { Reserve.alloc(SOME) };
     if !some.is_null() {
-        // SAFETY: from right above.
+        // SAFETY: allocated above.
         unsafe { Reserve.dealloc(some, SOME) };
         log::warn!("{what}");
     }
@@ -244,8 +242,8 @@ fn tell(what: &str) {
 
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// Keeps `bytes` more back. There must be as much again as is claimed then: tables that have grown once
-/// keep what they have got, and after that everything has to be kept back anew.
+/// Reserves `bytes` more. Grants them only if as much memory as all claims is available besides: tables that have grown
+/// keep their memory, and the claims must be reserved again after that.
 fn claim(bytes: usize) -> bool {
     let all = CLAIMED.fetch_add(bytes, Ordering::Relaxed) + bytes;
     let granted = !ON.load(Ordering::Relaxed) || (alone() && top_up() && can_map(all));
@@ -255,7 +253,7 @@ fn claim(bytes: usize) -> bool {
     granted
 }
 
-/// No other thread is getting back what is missing.
+/// Returns whether no other thread is refilling the reserve.
 fn alone() -> bool {
     !SPENT.load(Ordering::Relaxed) || !RECOVERING.load(Ordering::Acquire)
 }
@@ -270,19 +268,19 @@ fn release(bytes: usize) {
     }
 }
 
-/// Pieces that are to be kept back.
+/// Returns the number of pieces to reserve.
 fn wanted() -> usize {
     let bytes = FLOOR.saturating_add(CLAIMED.load(Ordering::Relaxed));
     bytes.div_ceil(PIECE).min(PIECES)
 }
 
-/// Bytes that are missing of those.
+/// Returns the number of bytes missing.
 fn missing() -> usize {
     wanted().saturating_sub(COUNT.load(Ordering::Relaxed)) * PIECE
 }
 
-/// Gets what is missing. False: too little of it. (Where memory has come back in small pieces, the last
-/// ones may not come at all.)
+/// Refills the reserve. Returns false if too much is missing still. (If memory has become free in small pieces, the
+/// last pieces may never be available.)
 fn top_up() -> bool {
     // SAFETY: the size is not 0.
     let some = unsafe { System.alloc(SOME) };
@@ -294,17 +292,16 @@ fn top_up() -> bool {
             break;
         }
     }
-    // SAFETY: from right above.
+    // SAFETY: allocated above.
     unsafe { System.dealloc(some, SOME) };
     missing() <= FLOOR / 4
 }
 
-/// Puts a piece into an empty slot. False: there is none to be had.
+/// Puts a piece into an empty slot. Returns false without memory.
 fn keep(slot: &AtomicPtr<u8>) -> bool {
     let mapped = map(PIECE);
     let piece = if mapped.is_null() {
-        // Freed memory need not have returned to the kernel, so try the C library.
-        // SAFETY: the size is not 0.
+        // Freed memory need not have returned to the kernel, so try the C library. SAFETY: the size is not 0.
         unsafe { System.alloc(LAYOUT) }
     } else {
         mapped.map_addr(|address| address | MAPPED)
@@ -324,7 +321,7 @@ fn keep(slot: &AtomicPtr<u8>) -> bool {
     true
 }
 
-/// Gives the piece of a slot back. False: there is none.
+/// Releases the piece of a slot. Returns false if there is none.
 fn give_back(slot: &AtomicPtr<u8>) -> bool {
     if slot.load(Ordering::Relaxed).is_null() {
         return false;
@@ -340,14 +337,14 @@ fn give_back(slot: &AtomicPtr<u8>) -> bool {
 
 fn free(piece: *mut u8) {
     if piece.addr() & MAPPED == 0 {
-        // SAFETY: it came from there, with this layout.
+        // SAFETY: it came from `System`, with this layout.
         unsafe { System.dealloc(piece, LAYOUT) };
     } else {
         unmap(piece.map_addr(|address| address & !MAPPED), PIECE);
     }
 }
 
-/// Could so many bytes be mapped?
+/// Returns whether `bytes` bytes could be mapped.
 fn can_map(bytes: usize) -> bool {
     let memory = map(bytes);
     if !memory.is_null() {
@@ -356,9 +353,9 @@ fn can_map(bytes: usize) -> bool {
     !memory.is_null()
 }
 
-/// Memory of the kernel's, not through the allocator, which learns from what is freed. Null: none.
+/// Maps memory directly, because the C library's allocator adapts to frees. Null without memory.
 fn map(bytes: usize) -> *mut u8 {
-    // SAFETY: new memory wherever there is room for it.
+    // SAFETY: new memory at an address that the kernel chooses.
     let memory = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -381,7 +378,7 @@ fn unmap(memory: *mut u8, bytes: usize) {
     unsafe { libc::munmap(memory.cast(), bytes) };
 }
 
-/// Memory left to the C library, which may end the process if an allocation fails.
+/// Memory left to the C library, which may abort if an allocation fails.
 const SOME: Layout = Layout::new::<[u64; 2 << 10]>();
 
 /// Set in the address of a piece that was mapped.

@@ -1,9 +1,9 @@
-//! The reserve, in a process of its own whose address space is limited.
+//! The reserve, in a separate process whose address space is limited.
 //!
 //! ```text
-//!   fill        limit        everything is taken, then more ---> from the reserve, and the level falls
-//!                            given back ----------------------> Ample again
-//!   claims      granted while there is twice as much as is claimed, and refused beyond it
+//!   fill        limit        all memory is taken, then more ---> from the reserve, and the level falls
+//!                            freed ----------------------------> Ample again
+//!   claims      granted while twice the claims are available, and rejected beyond
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program, as far as its user sees")]
@@ -28,7 +28,7 @@ fn main() {
     limit(40 * MIB);
     assert_eq!(reserve::level(), MemoryLevel::Ample);
 
-    // Small pieces and large ones go on when there is no memory any more.
+    // Small and large allocations succeed after memory has run out.
     let taken = take_all();
     let small: Vec<Box<[u8; 100]>> = (0..1000).map(|n| Box::new([n as u8; 100])).collect();
     let mut large: Vec<Vec<u8>> = Vec::new();
@@ -41,7 +41,7 @@ fn main() {
     }
     large.push(black_box(vec![8; 600_000]));
     assert!(!SUPPLY.is_ample() && SUPPLY.is_critical());
-    // A request that does not fit at all costs nothing.
+    // A request that can never be met costs nothing.
     assert!(Vec::<u8>::new().try_reserve_exact(1 << 40).is_err());
     assert!(
         small
@@ -57,7 +57,7 @@ fn main() {
         "there is memory again"
     );
 
-    // A claim is kept back, and as much again has to be there.
+    // A claim is reserved, and as much again has to be available.
     assert!((SUPPLY.claim)(8 * MIB));
     assert!(!(SUPPLY.claim)(20 * MIB));
     assert_eq!(
@@ -77,7 +77,7 @@ fn main() {
     println!("test reserve ... ok");
 }
 
-/// From now on this process may use so much more.
+/// Limits the address space of this process to `more` bytes than now.
 fn limit(more: usize) {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = pages.split(' ').next().unwrap().parse().unwrap();
@@ -91,12 +91,12 @@ fn limit(more: usize) {
     }
 }
 
-/// All memory that the C library has, in a list.
+/// Takes all memory of the C library, in a list.
 fn take_all() -> *mut *mut u8 {
     let mut taken: *mut *mut u8 = std::ptr::null_mut();
     let mut size = MIB;
     while size >= 64 {
-        // SAFETY: a piece of so many bytes, of which the first hold the address of the one before.
+        // SAFETY: a piece of `size` bytes, the first of which hold the address of the previous piece.
         unsafe {
             let piece = libc::malloc(size).cast::<*mut u8>();
             if piece.is_null() {

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! Programs that log or redirect files replace the C library's `open`, `socket`, `read` and `close`, and keep a table
-//! of the process's descriptors; OrangeFS's own preload library does. Descriptors of this library must not be in
-//! such a table: the interposer takes them for the program's, passes them on over `exec`, or closes them. So each
-//! library has these functions itself. The linker binds every call in the library to them, those of the standard
-//! library and of other crates included, and hidden visibility keeps them out of the dynamic symbol table.
+//! of the process's descriptors; OrangeFS's own preload library does. Descriptors of this library must not be in such a
+//! table: the interposer takes them for the program's, passes them on over `exec`, or closes them. Therefore each
+//! library has its own copies of these functions. The linker binds every call in the library to them, including those
+//! of the standard library and other crates, and hidden visibility keeps them out of the dynamic symbol table.
 //!
 //! Owns: the list of C functions that take or return a descriptor. The tests of the exported symbols check that a
 //! library imports none of them.
-//! Not hidden: descriptors that libfabric and the C library's resolver open; they close these themselves.
+//! Out of scope: descriptors that libfabric and the C library's resolver open, which close these themselves.
 //! Cost: a few instructions per system call. Unlike the C library's functions, none is a cancellation point.
 
 #![no_std]
@@ -22,7 +22,7 @@ use core::arch::global_asm;
 use core::ptr;
 use libc::{c_char, c_int, c_long, c_void, mode_t, pollfd, size_t, timespec};
 
-/// The instruction that continues in another function.
+/// Instruction that continues in another function.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     () => {
@@ -123,7 +123,7 @@ unsafe extern "C" fn send(fd: c_int, from: *const c_void, len: size_t, flags: c_
     unsafe { libc::syscall(libc::SYS_sendto, fd, from, len, flags, destination, 0usize) }
 }
 
-/// `timeout` is in milliseconds; a negative one has no end.
+/// Implements `poll`. `timeout`: in milliseconds; negative: no limit.
 unsafe extern "C" fn poll(fds: *mut pollfd, count: libc::nfds_t, timeout: c_int) -> c_int {
     let span = timespec {
         tv_sec: (timeout / 1000).into(),
@@ -138,7 +138,7 @@ unsafe extern "C" fn poll(fds: *mut pollfd, count: libc::nfds_t, timeout: c_int)
     unsafe { ppoll(fds, count, span, ptr::null()) }
 }
 
-/// The kernel writes the time that is left into its argument; the C function does not.
+/// Implements `ppoll`. The kernel writes the remaining time into its argument, the C function does not.
 unsafe extern "C" fn ppoll(
     fds: *mut pollfd,
     count: libc::nfds_t,
@@ -152,5 +152,5 @@ unsafe extern "C" fn ppoll(
     unsafe { libc::syscall(libc::SYS_ppoll, fds, count, span, mask, KERNEL_SIGSET) as c_int }
 }
 
-/// Bytes of the kernel's set of signals, the beginning of the C library's.
+/// Size in bytes of the kernel's signal set, the beginning of the C library's.
 const KERNEL_SIGSET: size_t = 8;

@@ -1,50 +1,50 @@
-//! Errors of looking up a machine.
+//! Errors of resolving a host.
 //!
 //! ```text
 //!   text --> "", "[x]", 0.0.0.0: not a valid name              EmptyHost, BadBrackets, NoHost
 //!        --> not found                                         Unknown
 //!        --> this machine, but it has no such interface        BadBoard
-//!        --> another machine, where it has to be this one      Elsewhere
+//!        --> another machine, where this one is required       Elsewhere
 //! ```
 //!
-//! Out of scope: codes; the libraries above have their own.
+//! Out of scope: error codes, which the libraries above choose.
 
 use mx_port_base::interfaces::Interfaces;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Errors of looking up a machine.
+/// Errors of resolving a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResolveError {
-    /// No name at all.
+    /// The name is empty.
     EmptyHost,
-    /// Something in brackets that is not an IPv6 address.
+    /// The brackets contain something other than an IPv6 address.
     BadBrackets {
-        /// The text.
+        /// Text as given.
         host: String,
     },
     /// An address that no host has, such as 0.0.0.0.
     NoHost {
-        /// The text.
+        /// Text as given.
         host: String,
     },
     /// The resolver does not know the name.
     Unknown {
-        /// The name.
+        /// Name as given.
         host: String,
         /// The resolver's message.
         reason: String,
     },
-    /// There is no such interface on this machine.
+    /// No interface of this machine has that number.
     BadBoard {
-        /// The number.
+        /// Requested number.
         board: u32,
-        /// The existing interfaces.
+        /// Existing interfaces.
         interfaces: Interfaces,
     },
-    /// The name is another machine's.
+    /// The name belongs to another machine.
     Elsewhere {
-        /// Its address.
+        /// Address of that machine.
         address: IpAddr,
     },
 }

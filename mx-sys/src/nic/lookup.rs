@@ -1,10 +1,10 @@
-//! Looking up the addresses of a host name.
+//! Lookup of the addresses of a host name.
 //!
 //! ```text
 //!   address  -->  itself
 //!   own name -->  none: this machine
-//!   name     -->  the peers file's, in its order
-//!            -->  or the resolver's, IPv4 first
+//!   name     -->  the addresses in the peers file, in its order
+//!            -->  else those of the resolver, IPv4 first
 //!
 //!   place 1 of  A4 B4 C4 A6 B6  is tried in the order  B4 A6 A4 B6 C4
 //! ```
@@ -18,18 +18,18 @@ use crate::thread;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The local knowledge about a host name.
+/// The kind of a host name, as far as it is known without the network.
 #[derive(Debug)]
 pub(super) enum Known {
-    /// The host is given by an address.
+    /// An address.
     Address(SocketAddr),
-    /// The host is given by one of this machine's names.
+    /// A name of this machine.
     Own,
-    /// The host is given by a name that has to be looked up.
+    /// A name that has to be looked up.
     Name,
 }
 
-/// Looks `host` up without the network.
+/// Classifies `host` without the network.
 pub(super) fn classify(host: &str) -> Result<Known, ResolveError> {
     if host.is_empty() {
         return Err(ResolveError::EmptyHost);
@@ -51,7 +51,7 @@ fn is_own_name(host: &str) -> bool {
     is_localhost(host) || plain(host).eq_ignore_ascii_case(machine_name())
 }
 
-/// The name of the loopback.
+/// Returns whether `host` is the loopback's name.
 pub(super) fn is_localhost(host: &str) -> bool {
     plain(host).eq_ignore_ascii_case("localhost")
 }
@@ -60,14 +60,14 @@ fn plain(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Asks the resolver, which may ask the network. Gives at least one address.
+/// Asks the resolver, which may use the network. Returns at least one address.
 pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
     let unknown = |reason: String| ResolveError::Unknown {
         host: host.to_owned(),
         reason,
     };
     let name = host.to_owned();
-    // The C library's resolver takes 14 KiB of stack, and its modules what they like.
+    // The resolver and its NSS modules may need more stack than the caller has ([`thread::RESOLVER_STACK`]).
     let found = thread::apart("mx-lookup", move || -> io::Result<Vec<SocketAddr>> {
         Ok((name.as_str(), 0).to_socket_addrs()?.collect())
     });
@@ -82,7 +82,7 @@ pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
             addresses.push(address);
         }
     }
-    // Stable: within a family the resolver's order stays.
+    // The sort is stable: within a family the resolver's order stays.
     addresses.sort_by_key(SocketAddr::is_ipv6);
     if addresses.is_empty() {
         Err(unknown("no address".to_owned()))
@@ -91,8 +91,9 @@ pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
     }
 }
 
-/// The addresses in the order in which they are tried, each with its place: that at `first`, then of each family in
-/// turn its next (RFC 8305, section 4), so that a network without one of the two families costs one attempt.
+/// Returns the addresses in the order of trial, each with its place in `addresses`: first the one at `first`, then
+/// alternating between the families (RFC 8305, section 4), so that a network without one of the families costs one
+/// attempt.
 pub(super) fn in_order_of_trial(
     addresses: &[SocketAddr],
     first: usize,
@@ -109,7 +110,7 @@ pub(super) fn in_order_of_trial(
     order
 }
 
-/// The resolver's own words, without std's preamble.
+/// Returns the resolver's message without std's prefix.
 fn reason_of(error: &io::Error) -> String {
     let text = error.to_string();
     match text.strip_prefix("failed to lookup address information: ") {
@@ -122,7 +123,7 @@ fn reason_of(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    /// The addresses in the order of trial, as they are written.
+    /// Returns the addresses in the order of trial, as written.
     fn tried(addresses: &[&str], first: usize) -> Vec<String> {
         let all: Vec<SocketAddr> = addresses
             .iter()

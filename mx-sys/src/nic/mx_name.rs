@@ -5,23 +5,23 @@
 //!   "server7:1"                                               <------mx_name------
 //! ```
 //!
-//! The board of another machine is the place of its address among those its name has.
+//! The board number of another machine is the index of its address among the addresses of its name.
 
 use super::{ResolveError, Resolved, address_in, fresh_table, machine_name, resolve};
 use crate::literal;
 use mx_proto::NicId;
 
-/// Longest name the MX API has room for, without the byte that ends it.
+/// Longest name that fits the MX API's buffers, without the terminating NUL.
 pub const MX_NAME_MAX: usize = 79;
 
-/// The interface's name and board, which [`resolve_mx_name`] takes back: this machine's name and
-/// the board's number, a name the host has in the peers file or was resolved under, or else its
-/// address. At most [`MX_NAME_MAX`] bytes. `None` for an id nothing is known of.
+/// Returns the interface's name and board as [`resolve_mx_name`] accepts them, at most [`MX_NAME_MAX`] bytes: this
+/// machine's name and the board's number, a name from the peers file or an earlier lookup, else the address. `None` for
+/// an unknown id.
 pub fn mx_name(nic: NicId) -> Option<String> {
     let table = fresh_table();
     let address = address_in(&table, nic)?;
     if table.interfaces.has(address.ip()) {
-        // An address of this machine that stands for no board, such as 127.0.0.1, is its first.
+        // An address of this machine that belongs to no board, such as 127.0.0.1, counts as the first board.
         let board = table.board_number(nic).unwrap_or(0);
         let own = format!("{}:{board}", machine_name());
         return Some(if own.len() <= MX_NAME_MAX {
@@ -36,8 +36,7 @@ pub fn mx_name(nic: NicId) -> Option<String> {
     Some(fits.unwrap_or_else(|| format!("{}:0", literal::text(address))))
 }
 
-/// Looks up `host` or `host:board` as [`resolve`] does. An IPv6 address with a board stands in
-/// brackets.
+/// Resolves `host` or `host:board` as [`resolve`] does. An IPv6 address followed by a board needs brackets.
 pub fn resolve_mx_name(name: &str) -> Result<Resolved, ResolveError> {
     let (host, board) = split(name);
     let board = match board {
@@ -50,7 +49,7 @@ pub fn resolve_mx_name(name: &str) -> Result<Resolved, ResolveError> {
     resolve(host, board)
 }
 
-/// Host and board. Several colons without brackets are an IPv6 address.
+/// Splits a name into host and board. Several colons without brackets are an IPv6 address.
 fn split(name: &str) -> (&str, Option<&str>) {
     match name.rsplit_once(':') {
         Some((host, board)) if host.ends_with(']') || !host.contains(':') => (host, Some(board)),
@@ -58,7 +57,7 @@ fn split(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Decimal digits and nothing else.
+/// Parses decimal digits, without a sign or spaces.
 fn number(digits: &str) -> Option<u32> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) {
         digits.parse().ok()
@@ -96,7 +95,7 @@ mod tests {
             assert_eq!(name, format!("{own}:{number}"));
             assert_eq!(id(&name), nic);
         }
-        // An address of its own, and no board's.
+        // The loopback's IPv6 address has an id that belongs to no board.
         assert_ne!(id("[::1]:0"), first);
         assert_eq!(mx_name(id("::1")).unwrap(), format!("{own}:0"));
         let beyond = format!("{own}:{}", boards().len());
@@ -109,7 +108,7 @@ mod tests {
             let nic = id(name);
             assert_eq!(mx_name(nic).unwrap(), format!("{name}:0"));
             assert_eq!(id(&format!("{name}:0")), nic);
-            // Link-local addresses are worth nothing without their scope.
+            // Link-local addresses are useless without their scope.
             let address = socket_addresses(nic, 0).pop().unwrap();
             assert_eq!(literal::text(address), name);
         }

@@ -3,10 +3,10 @@
 //! ```text
 //!   resolve, peers file, peers that connect ---> IPv6 address of each id
 //!                                           ---> name and place of each id
-//!   kernel --------------------------------> this machine's interfaces, again when it says they have changed
+//!   kernel --------------------------------> this machine's interfaces, again after it has reported a change
 //! ```
 //!
-//! Owns: the table, behind one lock that a fork waits for.
+//! Owns: the table, behind one lock that is held across `fork`.
 //! Out of scope: the resolver.
 
 use super::{KnownPeer, ResolveError, id};
@@ -28,30 +28,31 @@ use std::sync::{MutexGuard, OnceLock};
 /// Names and addresses known to the process.
 pub(super) struct Table {
     pub(super) interfaces: Interfaces,
-    /// The number of times that they were found to be others.
+    /// Number of changes of the interfaces seen so far.
     pub(super) changes: u64,
-    /// The addresses may have changed, and the kernel has not answered since.
+    /// Whether the interfaces may have changed since the kernel was last asked successfully.
     pub(super) stale: bool,
-    /// While there are [`Watching`]s, of this process and not of its parent.
+    /// The kernel's change notifications; `None` while this process has no [`Watching`].
     watch: Option<Watch>,
     watching: usize,
-    /// Addresses that cannot be had back from their id. The scope is kept for link-local ones.
+    /// Addresses of resolved or listed interfaces, which cannot be derived from their id. The scope is kept for
+    /// link-local ones.
     v6: HashMap<NicId, SocketAddrV6>,
-    /// Addresses of peers that have come, and of which nothing else is known.
+    /// Addresses seen only as the source of a peer's connection.
     met: BoundedMap<NicId, SocketAddrV6>,
-    /// Under which name another host was resolved, and the place of its address among the name's.
+    /// Name that another host was resolved under, and the place of its address among the name's addresses.
     names: HashMap<NicId, (String, usize)>,
     file: PeersFile,
 }
 
-/// The table as it is.
+/// Locks the table, without reading the peers file again.
 pub(super) fn table() -> MutexGuard<'static, Table> {
     static TABLE: OnceLock<ForkLock<Table>> = OnceLock::new();
     let empty = || {
-        // Until a caller sets another one.
+        // `MX_PEERS` applies until `set_file` is called.
         let file = PeersFile::new(settings::peers_file(settings::environment));
         ForkLock::inherited(Table::new(Interfaces::now(), file), |table| {
-            // Its descriptor is closed already, and no lock may be taken here.
+            // The child's copy of the descriptor is closed already, and no lock may be taken here.
             let _ = ManuallyDrop::new(table.watch.take());
             table.watching = 0;
         })
@@ -59,13 +60,13 @@ pub(super) fn table() -> MutexGuard<'static, Table> {
     TABLE.get_or_init(empty).lock()
 }
 
-/// An endpoint that asks often: the kernel is watched.
+/// Held by an open endpoint, which queries often: while one exists, the kernel reports changes.
 #[derive(Debug)]
 pub(crate) struct Watching;
 
 impl Watching {
     pub(crate) fn begin() -> Self {
-        // It takes a lock itself, to be made and to be dropped.
+        // `Watch::new` and its drop take a lock themselves, so both happen outside of the table's.
         let mut spare = Some(Watch::new());
         let mut table = table();
         table.watching += 1;
@@ -88,14 +89,14 @@ impl Drop for Watching {
     }
 }
 
-/// The table, with what the peers file says now.
+/// Locks the table after reading the peers file if it has changed.
 pub(super) fn fresh_table() -> MutexGuard<'static, Table> {
     let mut table = table();
     table.look_at_file();
     table
 }
 
-/// The address of an interface, as far as it is known.
+/// Returns the address of an interface, if known.
 pub(super) fn address_in(table: &Table, nic: NicId) -> Option<SocketAddr> {
     match id::v4(nic) {
         Some(v4) => Some(SocketAddr::from((v4, 0))),
@@ -106,10 +107,10 @@ pub(super) fn address_in(table: &Table, nic: NicId) -> Option<SocketAddr> {
     }
 }
 
-/// Addresses of peers that are kept because they have come.
+/// Maximum number of addresses known only from connecting peers.
 const MET_MAX: usize = 16 << 10;
 
-/// An address of IPv6 without its port. Only link-local ones need the interface.
+/// Returns an IPv6 address without its port, and without its scope unless it is link-local; `None` for IPv4.
 fn plain_v6(address: SocketAddr) -> Option<SocketAddrV6> {
     let SocketAddr::V6(mut v6) = plain_v4(address) else {
         return None;
@@ -150,7 +151,7 @@ impl Table {
         if !self.file.refresh() {
             return;
         }
-        // Their ids must lead back to them, also when only an id comes from somewhere.
+        // A program may pass an id from the file without having resolved a name: each id must lead to its address.
         let peers = self.file.peers().all().iter();
         let addresses: Vec<SocketAddr> = peers.map(|peer| peer.address).collect();
         for address in addresses {
@@ -158,7 +159,7 @@ impl Table {
         }
     }
 
-    /// Reads the interfaces again, but not if the kernel is watched and says that they have not changed.
+    /// Reads the interfaces again, unless the kernel is watched and has reported no change.
     pub(super) fn look_again(&mut self) {
         self.stale |= self.watch.as_mut().is_none_or(Watch::changed);
         if self.stale
@@ -169,7 +170,7 @@ impl Table {
         }
     }
 
-    /// The interface number `board` of this machine, or its first.
+    /// Returns the id of interface number `board` of this machine; the first for `None`.
     pub(super) fn board_nic(&mut self, board: Option<u32>) -> Result<NicId, ResolveError> {
         let number = board.unwrap_or(0);
         let Some(found) = self.interfaces.boards().get(number as usize) else {
@@ -182,8 +183,8 @@ impl Table {
         Ok(self.remember(address))
     }
 
-    /// The address that this machine's name stands for: that of the interface, or of the first one with an
-    /// address that is known beyond its link.
+    /// Returns the address that this machine's name stands for: that of interface `board`, or of the first one whose
+    /// address is valid beyond its link.
     pub(super) fn named_address(&self, board: Option<u32>) -> Option<IpAddr> {
         let mut addresses = self.interfaces.boards().iter().map(|board| board.address);
         match board {
@@ -201,8 +202,8 @@ impl Table {
         u32::try_from(number).ok()
     }
 
-    /// The id of an address that was resolved or is listed: from now on it leads back to it, and to none
-    /// that was only met.
+    /// Records an address that was resolved or is listed, and returns its id, which leads to this address from now on
+    /// instead of one known only from a connection.
     pub(super) fn remember(&mut self, address: SocketAddr) -> NicId {
         let nic = id::of_address(address.ip());
         if let Some(v6) = plain_v6(address) {
@@ -216,7 +217,7 @@ impl Table {
         nic
     }
 
-    /// A peer comes from that address, which has this id. False: the id is another address's.
+    /// Records the source address of a connecting peer. Returns false if the id belongs to another address.
     pub(super) fn meet(&mut self, nic: NicId, address: SocketAddr) -> bool {
         let Some(v6) = plain_v6(address) else {
             return true;
@@ -224,7 +225,8 @@ impl Table {
         match self.v6.get(&nic).or_else(|| self.met.get(&nic)) {
             Some(known) => known.ip() == v6.ip(),
             None => {
-                // A machine with a network has any number of addresses; they displace each other here.
+                // Bounded per source network: a machine can use any number of addresses, which displace only each
+                // other.
                 let source = Origin::Address(v6.into()).source();
                 self.met.insert(nic, v6, source);
                 true
@@ -232,24 +234,24 @@ impl Table {
         }
     }
 
-    /// A host was resolved under this name; its address is the one at `place`.
+    /// Records that another host was resolved under this name, and the place of its address.
     pub(super) fn name(&mut self, nic: NicId, host: &str, place: usize) {
         self.names.insert(nic, (host.to_owned(), place));
     }
 
-    /// Names a further address of that host, which keeps the name that it has.
+    /// Names a further address of a host; an interface that has a name keeps it.
     pub(super) fn name_too(&mut self, nic: NicId, host: &str, place: usize) {
         let named = self.names.entry(nic);
         named.or_insert_with(|| (host.to_owned(), place));
     }
 
-    /// Names that lead to this interface of another machine, best first, each with the board that
-    /// does so.
+    /// Returns the names that resolve to this interface of another machine, best first, each with the board number to
+    /// give.
     pub(super) fn names_of(&self, nic: NicId, address: IpAddr) -> Vec<(String, usize)> {
         let peers = self.file.peers();
         let mut names = Vec::new();
         if let Some((name, place)) = self.names.get(&nic) {
-            // In the peers file the name may be another machine's meanwhile.
+            // The peers file may have given the name to another machine since.
             if peers.addresses_of(name).is_empty() {
                 names.push((name.clone(), *place));
             }
@@ -261,7 +263,7 @@ impl Table {
                 names.push((name.clone(), place));
             }
         }
-        // As the application calls it.
+        // Prefer the name that the application used.
         if let Some((asked, _)) = self.names.get(&nic) {
             names.sort_by_key(|(name, _)| name != asked);
         }
@@ -312,11 +314,11 @@ mod tests {
         for host in 0..MET_MAX as u128 + 10 {
             assert!(meet(socket(network | host)));
         }
-        // An address of theirs with the id of the first one.
+        // A different address with the id of the first one.
         let twin = socket(0x2001_0db8_0066_0000_0b51_0268_ccb7_c837);
         assert_eq!(id::of_address(twin.ip()), id::of_address(first.ip()));
         assert!(!meet(twin) && meet(first));
-        // One that comes now is known as well.
+        // A source seen only now is recorded, too.
         let late = socket(0x2001_0db8_0002 << 80 | 0x20);
         assert!(meet(late));
         let twin = socket(0x2001_0db8_0077_0000_779b_3256_f40b_f466);

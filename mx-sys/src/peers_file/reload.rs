@@ -21,25 +21,25 @@ use std::time::{Duration, SystemTime};
 /// A peers file, read again when it has changed.
 #[derive(Debug)]
 pub(crate) struct PeersFile {
-    /// `None`: there is to be none.
+    /// Path of the file; `None` for no file.
     path: Option<PathBuf>,
     seen: Seen,
     peers: Peers,
     bad: Vec<BadLine>,
 }
 
-/// The state the file was found in.
+/// State of the file at the last check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {
-    /// The file has not been looked at yet, or has to be looked at again.
+    /// The file has not been read, or has to be read again.
     Unknown,
-    /// The file is not there or cannot be read.
+    /// The file does not exist or cannot be read.
     Unreadable(io::ErrorKind),
-    /// The file was read.
+    /// The file was read when its metadata were these.
     As(Stamp),
 }
 
-/// Properties that change with a file.
+/// Metadata that change with a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     device: u64,
@@ -61,14 +61,14 @@ impl Stamp {
     }
 }
 
-/// Longest file that is read: some hundred thousand hosts.
+/// Longest file that is read, in bytes: some hundred thousand hosts.
 const SIZE_MAX: u64 = 16 << 20;
 
-/// A file changed so short a time ago may change again without its times telling: the file
-/// system's clock is not that fine, and another machine's may be wrong by more.
+/// Age from which a file's times are trusted. A younger file may change again without its times changing: the file
+/// system's clock is coarser, and another machine's may be wrong by more.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Lines told of at most.
+/// Maximum number of invalid lines logged.
 const LINES_TOLD: usize = 16;
 
 impl PeersFile {
@@ -81,18 +81,17 @@ impl PeersFile {
         }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The contents at the last check.
+    /// Returns the contents at the last check.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }
 
-    /// Looks whether the file has changed, and reads it if so. Returns whether it says something
-    /// else than before.
+    /// Reads the file if it has changed. Returns whether its contents differ from before.
     pub(crate) fn refresh(&mut self) -> bool {
         let Some(path) = self.path.clone() else {
             return false;
@@ -145,7 +144,7 @@ impl PeersFile {
     }
 }
 
-/// Most machines have none, and need none.
+/// Logs an unreadable file, except a missing default file: most machines have none, and need none.
 fn tell_unreadable(path: &Path, error: &io::Error) {
     let usual = error.kind() == io::ErrorKind::NotFound && path == Path::new(PEERS_FILE);
     if !usual {
@@ -165,7 +164,7 @@ fn is_settled(metadata: &Metadata) -> bool {
 }
 
 fn read(path: &Path) -> io::Result<(String, Metadata)> {
-    // Does not wait for the other end of a pipe, should it be one.
+    // `O_NONBLOCK`: opening a FIFO must not wait for a writer.
     let file: File = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -179,14 +178,14 @@ fn read(path: &Path) -> io::Result<(String, Metadata)> {
     }
     let mut bytes = Vec::new();
     if metadata.len() <= SIZE_MAX {
-        // It may have grown since.
+        // The file may have grown since `metadata`.
         (&file).take(SIZE_MAX + 1).read_to_end(&mut bytes)?;
     }
     if metadata.len().max(bytes.len() as u64) > SIZE_MAX {
         let text = format!("longer than {} MiB", SIZE_MAX >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
-    // Bytes that are not UTF-8 become a character no name has.
+    // Invalid UTF-8 becomes a character that no name contains.
     Ok((String::from_utf8_lossy(&bytes).into_owned(), metadata))
 }
 
@@ -199,7 +198,7 @@ mod tests {
         found.map(|address| address.ip().to_string()).collect()
     }
 
-    /// A directory of this test's own, removed at its end.
+    /// A temporary directory of one test, removed on drop.
     struct Place(PathBuf);
 
     impl Place {
@@ -229,7 +228,7 @@ mod tests {
         std::fs::write(place.file(), "10.0.0.1 one\n").unwrap();
         assert!(file.refresh());
         assert_eq!(addresses(file.peers(), "one"), ["10.0.0.1"]);
-        // As long as before, and within one tick of the file system's clock.
+        // Same length, and within one tick of the file system's clock.
         std::fs::write(place.file(), "10.0.0.2 one\n").unwrap();
         assert!(file.refresh());
         assert_eq!(addresses(file.peers(), "one"), ["10.0.0.2"]);
@@ -264,7 +263,7 @@ mod tests {
         let pipe = std::ffi::CString::new(place.0.join("pipe").to_str().unwrap()).unwrap();
         // SAFETY: a C string.
         assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
-        // And it returns.
+        // Opening a FIFO returns at once.
         assert_eq!(
             read(&place.0.join("pipe")).unwrap_err().to_string(),
             "not a regular file"

@@ -8,9 +8,9 @@
 //!                                                   polls again (one ring)
 //! ```
 //!
-//! The helper always watches the control descriptor, through which connections come and go. Packets are
-//! left to the application while that polls or waits: a second polling thread would only contend
-//! for the lock, and an armed engine makes peers send wake-ups.
+//! The helper always watches the control descriptor, which reports connections that open or close. Packets are left to
+//! the application while that polls or waits: a second polling thread would only contend for the lock, and an armed
+//! engine makes peers send wake-ups.
 //!
 //! Owns: the thread.
 //! Cost: watching, one wake-up a tick; armed or dormant, two a second while nothing happens.
@@ -32,36 +32,36 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The interval of checks for application threads. Short against what a peer would notice, long
-/// against the cost of a check.
+/// Interval between checks for application threads that poll. Short enough for peers not to notice, long beside the
+/// cost of a check.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The longest tick, reached while there is always a thread in a wait.
+/// Longest tick, reached while an application thread is always waiting.
 const LONG_TICK: Duration = Duration::from_millis(160);
 
-/// Rounds of polling in a row before it yields the processor.
+/// Rounds of polling in a row before the helper yields its processor.
 const ROUNDS: u32 = 64;
 
-/// The control descriptor readable so often in a row, although progress was made each time, is
-/// left alone for a tick: a port that does not clear it must not cost a processor.
+/// Number of rounds in a row with a readable control descriptor after which it is ignored for a tick: a port that does
+/// not clear it must not use a whole processor.
 const STORM: u32 = 16;
 
-/// The time that [`Helper::stop`] waits for the thread to end.
+/// Time that [`Helper::stop`] waits for the thread to end.
 const JOIN_LIMIT: Duration = Duration::from_secs(2);
 
-/// The helper thread of one engine. Dropping it stops it.
+/// The helper thread of one engine. Dropping this value stops the thread.
 #[derive(Debug)]
 pub struct Helper<T: Progress + Send + 'static> {
     shared: Arc<Shared<T>>,
     stopping: Arc<AtomicBool>,
-    /// `None` once it has been stopped.
+    /// `None` after the thread has been stopped.
     thread: Option<JoinHandle<()>>,
-    /// Hangs up when the thread ends. The lock makes this value `Sync`; it is never taken.
+    /// Disconnects when the thread ends. The mutex makes this value `Sync` and is never locked.
     ended: Mutex<Receiver<()>>,
 }
 
 impl<T: Progress + Send + 'static> Helper<T> {
-    /// Starts the thread, with all signals blocked: they are the application's.
+    /// Starts the thread, with all signals blocked: signals belong to the application.
     pub fn start(shared: Arc<Shared<T>>) -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (alive, ended) = mpsc::channel();
@@ -75,7 +75,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
             }
         };
         let thread = thread::start("mx-progress", thread::PROGRESS_STACK, run)?;
-        // The resources with which it begins might not be there any more later.
+        // Wait until the thread has allocated its per-thread state, which may fail later.
         let _ = begun.recv();
         Ok(Self {
             shared,
@@ -85,7 +85,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
         })
     }
 
-    /// Stops the thread and waits for its end. Must not be called with the lock held.
+    /// Stops the thread and waits for its end. The caller must not hold the lock.
     pub fn stop(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;
@@ -100,7 +100,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
             doorbells.helper.ring();
         }
         match self.ended.get_mut().recv_timeout(JOIN_LIMIT) {
-            // It has nothing left to do but return.
+            // The thread only has to return.
             Err(mpsc::RecvTimeoutError::Disconnected) => drop(thread.join()),
             _ => log::error!("the helper thread did not end within {JOIN_LIMIT:?}; leaving it"),
         }
@@ -113,7 +113,7 @@ impl<T: Progress + Send + 'static> Drop for Helper<T> {
     }
 }
 
-/// The thread. `alive` is dropped when it ends, also by a panic.
+/// Runs the thread. `alive` is dropped when the thread ends, also by a panic.
 pub(super) fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive: Sender<()>) {
     let mut attention = shared.attention.load(Ordering::Relaxed);
     let mut tick = TICK;
@@ -133,8 +133,8 @@ pub(super) fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive:
     drop(alive);
 }
 
-/// Goes to sleep in whatever way is right, once, and does what it was woken for. True: that was the
-/// control descriptor.
+/// Sleeps once, on the descriptors that the engine's state requires, and handles the wake-up. Returns true if the
+/// control descriptor was readable.
 fn round<T: Progress>(
     shared: &Shared<T>,
     attention: &mut u64,
@@ -143,7 +143,7 @@ fn round<T: Progress>(
 ) -> bool {
     let mut core = shared.acquire();
     let Some(doorbells) = core.doorbells() else {
-        // The engine has ended, or its descriptors have been closed: `stop` unparks this thread.
+        // The engine has ended, or its descriptors have been closed; `stop` unparks this thread.
         shared.release(core);
         std::thread::park_timeout(LONG_TICK);
         return false;
@@ -156,7 +156,7 @@ fn round<T: Progress>(
         sleep_plan.fds = WakeDescriptors::default();
         core.waiting.begin_sleep(HelperState::Dormant);
     } else if attended || now_attention != *attention {
-        // A thread that sleeps in a wait has the engine; so has one that polled during this tick.
+        // An application thread sleeps in a wait, or has polled during this tick.
         *tick = if attended {
             (*tick * 2).min(LONG_TICK)
         } else {

@@ -10,18 +10,16 @@
 //!   +--------------------------------------+
 //! ```
 //!
-//! At most one thread sleeps in the kernel on the engine's descriptors: the *progress thread*, or,
-//! while no application thread polls or waits, the helper. Other waiting threads are *waiters* and
-//! sleep until another thread finds an event for them. The engine is *armed* (peers must wake us)
-//! exactly while such a thread sleeps and no other polls the engine.
+//! At most one thread sleeps in the kernel on the engine's descriptors: the *progress thread*, or, while no application
+//! thread polls or waits, the helper. Other waiting threads are *waiters* and sleep until another thread finds an event
+//! for them. The engine is *armed* (peers must wake this process) exactly while such a thread sleeps and no other polls
+//! the engine.
 //!
-//! No wake-up is lost: a thread that releases the lock while others sleep first notifies them of
-//! the events produced ([`Progress::take_produced`]), and arms the engine again ([`Progress::arm`]
-//! refuses while there is anything to do).
+//! No wake-up is lost: a thread that releases the lock while others sleep first notifies them of the events produced
+//! ([`Progress::take_produced`]) and arms the engine again ([`Progress::arm`] refuses while there is anything to do).
 //!
-//! Owns: the lock, the doorbells, the order of waiting threads. Each thread waits until its `check`
-//! succeeds.
-//! Cost: a poll is one uncontended lock. A system call only to sleep or to wake.
+//! Owns: the lock, the doorbells, the order of waiting threads. Each thread waits until its `check` succeeds.
+//! Cost: a poll is one uncontended lock. System calls only to sleep or to wake.
 
 mod helper;
 #[cfg(loom)]
@@ -52,84 +50,83 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use wait::{HelperState, Waiting};
 
-/// Events that threads can wait for, one bit each; defined by the engine's users.
+/// A set of events that threads can wait for, one bit each; defined by the engine's users.
 pub type Interest = u64;
 
-/// Everything.
+/// Every event.
 pub const EVERYTHING: Interest = u64::MAX;
 
-/// The default time that a waiting thread polls memory before it sleeps: a little more than a metadata
-/// server takes for an answer from its memory (0.12 ms in OrangeFS).
+/// Default time that a waiting thread polls memory before it sleeps: slightly more than a metadata server takes to
+/// answer from memory (0.12 ms in OrangeFS).
 const DEFAULT_SPIN: Duration = Duration::from_micros(200);
 
-/// Something that makes progress when it is called, and can tell when to call it next.
+/// An engine that makes progress when called, and knows when to be called next.
 pub trait Progress {
-    /// Takes in what has arrived and gives out what can go. Never blocks. Returns whether anything
-    /// happened.
+    /// Receives what has arrived and sends what can be sent. Never blocks. Returns whether anything happened.
     fn progress(&mut self) -> bool;
 
-    /// The interests with new events since the last call. A bit set in vain costs a wake-up; a
-    /// missing bit is a lost wake-up.
+    /// Returns the interests with new events since the last call. A superfluous bit costs a wake-up; a missing bit is a
+    /// lost wake-up.
     fn take_produced(&mut self) -> Interest;
 
-    /// Prepares for sleeping; see [`mx_proto::port::LinkControl::arm`]. Returns false when
-    /// [`Progress::progress`] has something to do. May be called again while it is armed.
+    /// Prepares for sleeping; see [`mx_proto::port::LinkControl::arm`]. Returns false if [`Progress::progress`] has
+    /// work to do. May be called while armed.
     fn arm(&mut self) -> bool;
 
-    /// The opposite of [`Progress::arm`]. May be called when it is not armed.
+    /// Undoes [`Progress::arm`]. May be called while not armed.
     fn disarm(&mut self);
 
-    /// The control descriptor is readable: the next [`Progress::progress`] must see to it.
+    /// Records that the control descriptor is readable: the next [`Progress::progress`] must handle it.
     fn note_control(&mut self);
 
-    /// The thread that slept in [`Progress::set`] was given exactly these tokens, so the next
-    /// [`Progress::progress`] need not ask the kernel. Called after [`Progress::disarm`]. Without
-    /// it everything is checked.
+    /// Passes on the ready tokens of a sleep in [`Progress::set`], so that the next [`Progress::progress`] need not ask
+    /// the kernel. Called after [`Progress::disarm`]. Without this call, progress checks every descriptor.
     fn note_ready(&mut self, tokens: &[u64]) {
         let _ = tokens;
     }
 
-    /// An epoll instance with everything in it that wakes a sleeper, what the control descriptor
-    /// stands for too; and a number that no other one of this process has had.
+    /// Returns an epoll instance with every descriptor that wakes a sleeper, those behind the control descriptor
+    /// included, and a number unique to that instance within the process. `None` if there is no such instance.
     fn set(&self) -> Option<(RawFd, u64)> {
         None
     }
 
-    /// Whether [`Progress::progress`] looks at memory alone nearly always at present; otherwise it makes system calls.
+    /// Returns whether [`Progress::progress`] at present nearly always reads memory only; otherwise it makes system
+    /// calls.
     fn looks_at_memory(&self) -> bool {
         true
     }
 
-    /// The time at which [`Progress::progress`] should be called although nothing arrives.
+    /// Returns the time at which [`Progress::progress`] should be called even if nothing arrives.
     fn deadline(&self) -> Option<Instant>;
 
-    /// The descriptors to sleep on.
+    /// Returns the descriptors to sleep on.
     fn descriptors(&self) -> WakeDescriptors;
 
-    /// There is an endpoint to look after.
+    /// Returns whether an endpoint is open.
     fn active(&self) -> bool;
 
-    /// Ends what is under way, because the host has closed descriptors of the engine: everything is produced, and the
-    /// descriptors are used no more. May be called again.
+    /// Ends all operations because the host has closed descriptors of the engine: everything is produced, and the
+    /// descriptors are no longer used. May be called again.
     fn lose(&mut self) {}
 
     /// Calls [`Progress::lose`] if the host has closed descriptors, as far as one system call tells.
     fn check_descriptors(&mut self) {}
 
-    /// Returns whether [`Progress::lose`] was called. Then there are no doorbells, and each check has to succeed.
+    /// Returns whether [`Progress::lose`] was called. If so, there are no doorbells, and each check has to succeed.
     fn is_lost(&self) -> bool {
         false
     }
 
-    /// A thread goes to sleep on the engine's descriptors: the time to write down what others may
-    /// look at meanwhile. `waits` is what has been counted of waiting threads.
+    /// Called before a thread sleeps on the engine's descriptors: publishes the values that tools read meanwhile. The
+    /// argument has the counters of waiting threads.
     fn on_sleep(&mut self, _waits: &WaitStats) {}
 
-    /// In a child of `fork`, right after it, when it was made with [`Shared::inherit`]; see
+    /// Called in a child right after `fork`, if the engine was registered with [`Shared::inherit`]; see
     /// [`Held::in_child`].
     fn in_child(&mut self) {}
 
-    /// Whether packets are held back, until [`Progress::progress`] or [`Progress::send_held`].
+    /// Returns whether packets are held back until [`Progress::progress`] or [`Progress::send_held`].
     fn holds(&self) -> bool {
         false
     }
@@ -137,17 +134,17 @@ pub trait Progress {
     /// Sends the packets that are held back.
     fn send_held(&mut self) {}
 
-    /// The time at which [`Progress::give_back`] should be called. It wakes the helper thread; without one, a
-    /// thread that goes to sleep after that calls it.
+    /// Returns the time at which [`Progress::give_back`] should be called. The helper thread wakes up for it; without a
+    /// helper, the next thread that goes to sleep after that time calls it.
     fn give_back_due() -> Option<Instant> {
         None
     }
 
-    /// Gives back memory that has not been used for a while. Called without the lock.
+    /// Returns unused memory to the system. Called without the lock.
     fn give_back() {}
 }
 
-/// Gives back memory if that is due.
+/// Calls [`Progress::give_back`] if due.
 #[inline]
 fn give_back_if_due<T: Progress>() {
     if T::give_back_due().is_some_and(|due| due <= MonotonicClock.now()) {
@@ -155,11 +152,11 @@ fn give_back_if_due<T: Progress>() {
     }
 }
 
-/// Settings of waiting.
+/// Settings of waiting threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// The time that a waiting thread polls before it sleeps, where a poll looks at memory alone; half of it where a poll makes
-    /// system calls. Zero on a machine with one processor.
+    /// Time that a waiting thread polls before it sleeps, where a poll reads memory only; half of it where a poll makes
+    /// system calls. Treated as zero on a machine with one processor.
     pub spin: Duration,
 }
 
@@ -179,7 +176,7 @@ impl Tuning {
 }
 
 mx_proto::counters! {
-    /// Counters, for tests and tools.
+    /// Counters of waiting threads, for tests and tools.
     pub struct WaitStats("wait_") {
         Count spins: u64 = "times a waiting thread polled before it slept",
         Count vain_spins: u64 = "times that polling found nothing and the thread slept",
@@ -197,20 +194,20 @@ mx_proto::counters! {
 /// An engine shared by all threads of the process.
 pub struct Shared<T> {
     core: Mutex<Core<T>>,
-    /// Threads that wait for the lock.
+    /// Number of threads that wait for the lock.
     contenders: AtomicU32,
-    /// Polls and waits of application threads. Written under the lock.
+    /// Number of polls and waits of application threads. Written under the lock.
     attention: AtomicU64,
     mark: ForkMark,
 }
 
-/// The doorbells of the two threads that sleep in the kernel. A thread that sleeps or rings holds a
-/// reference meanwhile, so that they can be closed at any time.
+/// Doorbells of the two threads that sleep in the kernel. A thread that sleeps on or rings one holds a reference
+/// meanwhile, so that they can be closed at any time.
 #[derive(Debug)]
 struct Doorbells {
     progress_thread: EventFd,
     helper: EventFd,
-    /// The number of the set that the progress thread's is in.
+    /// Number of the epoll instance that contains the progress thread's doorbell.
     joined: AtomicU64,
 }
 
@@ -223,7 +220,8 @@ impl Doorbells {
         }))
     }
 
-    /// The set to sleep in, once the progress thread's doorbell is in it. Called with the lock held.
+    /// Adds the progress thread's doorbell to the set if needed, and returns the set's descriptor. Called with the lock
+    /// held.
     fn join(&self, (set, number): (RawFd, u64)) -> Option<RawFd> {
         if self.joined.load(Ordering::Relaxed) != number {
             if !sleep::join(set, &self.progress_thread) {
@@ -243,7 +241,7 @@ struct Core<T> {
 type CoreGuard<'a, T> = MutexGuard<'a, Core<T>>;
 
 impl<T: Progress> Shared<T> {
-    /// Puts `value` behind a lock. Fails when there are no descriptors left.
+    /// Puts `value` behind a lock. Fails if no descriptors are left.
     pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
         let waiting = Waiting::new(tuning.spin(), Doorbells::new()?);
         Ok(Self {
@@ -254,14 +252,14 @@ impl<T: Progress> Shared<T> {
         })
     }
 
-    /// Tunes waiting anew, for another engine behind the same lock. Fails when the descriptors were given
-    /// back ([`Shared::end`]) and there are no others.
+    /// Applies new settings for another engine behind the same lock. Fails if the descriptors were closed by
+    /// [`Shared::end`] and no new ones can be opened.
     pub fn retune(&self, tuning: Tuning) -> io::Result<()> {
         self.lock().retune(tuning)
     }
 
-    /// Access to the engine, to post operations. Who was waiting for what comes out of it is woken
-    /// when the guard is dropped.
+    /// Locks the engine, to post operations. Threads waiting for the events that this produces are woken when the guard
+    /// is dropped.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         Guard {
@@ -270,20 +268,20 @@ impl<T: Progress> Shared<T> {
         }
     }
 
-    /// [`Shared::lock`], if no other thread has the lock.
+    /// Does what [`Shared::lock`] does, if no other thread has the lock.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let core = ManuallyDrop::new(self.core.try_lock()?);
         Some(Guard { shared: self, core })
     }
 
-    /// [`Shared::lock_for_poll`], if no other thread has the lock.
+    /// Does what [`Shared::lock_for_poll`] does, if no other thread has the lock.
     #[inline(always)]
     pub fn try_lock_for_poll(&self) -> Option<Guard<'_, T>> {
         Some(self.for_poll(self.core.try_lock()?))
     }
 
-    /// [`Shared::lock`] by an application thread that polls or waits: the helper leaves the engine to it.
+    /// Locks the engine for an application thread that polls or waits: the helper leaves the engine to that thread.
     #[inline]
     pub fn lock_for_poll(&self) -> Guard<'_, T> {
         self.for_poll(self.acquire())
@@ -291,7 +289,7 @@ impl<T: Progress> Shared<T> {
 
     #[inline(always)]
     fn for_poll<'a>(&'a self, mut core: CoreGuard<'a, T>) -> Guard<'a, T> {
-        // Written under the lock, so no count is lost.
+        // Written under the lock, so no increment is lost.
         let attention = self.attention.load(Ordering::Relaxed);
         self.attention
             .store(attention.wrapping_add(1), Ordering::Relaxed);
@@ -306,33 +304,32 @@ impl<T: Progress> Shared<T> {
         }
     }
 
-    /// False in a child of the process that made this or has claimed it: what its engine has to do with
-    /// others is the parent's.
+    /// Returns false in a child of the process that made or claimed this value: the connections of its engine are the
+    /// parent's.
     #[inline]
     pub fn is_mine(&self) -> bool {
         self.mark.is_mine()
     }
 
-    /// From now on it is this process's.
+    /// Makes the current process the owner.
     pub fn claim(&self) {
         self.mark.claim();
     }
 
-    /// The counters.
+    /// Returns the counters of waiting threads.
     pub fn wait_stats(&self) -> WaitStats {
         self.acquire().waiting.stats
     }
 
-    /// Gives the descriptors back that threads were woken with, although threads may keep this
-    /// value. No thread sleeps in the kernel any more: for an engine that has ended, whose checks
-    /// all find that out.
+    /// Closes the doorbells, although threads may keep this value. Afterwards no thread sleeps in the kernel. For an
+    /// engine that has ended, and whose checks all report that.
     pub fn end(&self) {
         let mut core = self.acquire();
         let doorbells = core.doorbells();
         core.waiting.doorbells = None;
         self.release(core);
         if let Some(doorbells) = doorbells {
-            // The last thread that sleeps on them closes them.
+            // The last thread that sleeps on the doorbells closes them.
             doorbells.progress_thread.ring();
         }
     }
@@ -344,12 +341,12 @@ impl<T: Progress> Shared<T> {
         doorbells
     }
 
-    /// The engine, when the last reference is gone.
+    /// Returns the engine, once the last reference is given up.
     pub fn into_inner(self) -> T {
         self.core.into_inner().value
     }
 
-    /// Takes the lock, and makes a spinning thread yield it.
+    /// Takes the lock; a spinning thread gives way.
     #[inline]
     fn acquire(&self) -> CoreGuard<'_, T> {
         match self.core.try_lock() {
@@ -366,7 +363,7 @@ impl<T: Progress> Shared<T> {
         core
     }
 
-    /// Releases the lock for a moment, for other threads.
+    /// Releases the lock briefly if other threads wait for it.
     #[inline]
     fn let_others_in<'a>(&'a self, core: CoreGuard<'a, T>) -> CoreGuard<'a, T> {
         if self.contenders.load(Ordering::Relaxed) == 0 {
@@ -379,8 +376,7 @@ impl<T: Progress> Shared<T> {
         self.acquire()
     }
 
-    /// Gives the lock back. All threads give it back through here, so that sleepers learn what
-    /// they have to.
+    /// Releases the lock. Every release goes through this function, so that sleepers are notified.
     #[inline(always)]
     fn release(&self, core: CoreGuard<'_, T>) {
         if core.waiting.sleepers {
@@ -401,8 +397,8 @@ impl<T: Progress> Shared<T> {
 }
 
 impl<T: Progress + Send + 'static> Shared<T> {
-    /// A child of `fork` finds the engine whole, its lock free, and no thread that waits for anything.
-    /// [`Shared::retune`] makes the doorbells for those there will be. To be called once, without a lock.
+    /// Registers the engine for `fork`: the child finds it consistent, unlocked, and without waiting threads.
+    /// [`Shared::retune`] makes the child's doorbells. Called once, without a lock.
     pub fn inherit(&'static self) {
         hold_outer(self);
     }
@@ -417,7 +413,7 @@ impl<T: Progress + Send + 'static> ForkHold for Shared<T> {
     }
 }
 
-/// The engine, while its process forks. Nothing happens to it, so no sleeper has to learn anything.
+/// The locked engine while its process forks. Nothing changes meanwhile, so no sleeper has to be notified.
 struct HeldOverFork<T: 'static> {
     shared: &'static Shared<T>,
     core: CoreGuard<'static, T>,
@@ -431,7 +427,7 @@ impl<T: Progress> Held for HeldOverFork<T> {
     }
 }
 
-/// Processors of this machine. Not those this process may run on: pinned to one of many, it still
+/// Returns the number of processors of this machine, not of the affinity mask: a process pinned to one of many still
 /// waits for peers on the others.
 fn processors() -> i64 {
     // SAFETY: takes no pointers.
@@ -444,26 +440,27 @@ impl<T> fmt::Debug for Shared<T> {
     }
 }
 
-/// The engine, while this thread has it to itself.
+/// Exclusive access to the engine.
 pub struct Guard<'a, T: Progress> {
     shared: &'a Shared<T>,
-    /// There until `drop`.
+    /// Valid until `drop`.
     core: ManuallyDrop<CoreGuard<'a, T>>,
 }
 
 impl<'a, T: Progress> Guard<'a, T> {
-    /// The engine with its lock, for when this guard is gone.
+    /// Returns the engine with its lock, for use after this guard.
     pub fn shared(&self) -> &'a Shared<T> {
         self.shared
     }
 
-    /// Whether packets that are sent now may be held back: the helper can be woken for them, and no other thread sleeps.
+    /// Returns whether packets sent now may be held back: the helper can be woken to send them, and no other thread
+    /// sleeps.
     #[inline(always)]
     pub fn may_hold(&self) -> bool {
         self.core.waiting.may_hold()
     }
 
-    /// Has the helper send what is held back, unless a thread polls before.
+    /// Schedules the helper to send the packets held back, unless a thread polls before.
     #[inline(always)]
     pub fn send_held_soon(&mut self) {
         if self.core.value.holds() {
@@ -471,15 +468,15 @@ impl<'a, T: Progress> Guard<'a, T> {
         }
     }
 
-    /// Returns whether the host has closed descriptors, as far as one system call tells. Then the doorbells are
-    /// forgotten.
+    /// Returns whether the host has closed descriptors, as far as one system call tells. If so, the doorbells are
+    /// dropped.
     pub fn check_lost(&mut self) -> bool {
         self.core.value.check_descriptors();
         let _ = self.core.doorbells();
         self.core.value.is_lost()
     }
 
-    /// [`Shared::retune`] with the lock.
+    /// Does what [`Shared::retune`] does, with the lock held.
     pub fn retune(&mut self, tuning: Tuning) -> io::Result<()> {
         let waiting = &mut self.core.waiting;
         waiting.spin = tuning.spin();
@@ -489,8 +486,8 @@ impl<'a, T: Progress> Guard<'a, T> {
         Ok(())
     }
 
-    /// Gives the lock back until `check` returns something or `timeout` is over, as
-    /// [`Shared::wait_for`] does. To be called when `check` has just found nothing.
+    /// Releases the lock until `check` returns a value or `timeout` has passed, as [`Shared::wait_for`] does. Called
+    /// after `check` has found nothing.
     #[cold]
     #[inline(never)]
     pub fn wait<R>(

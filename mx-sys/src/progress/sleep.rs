@@ -20,25 +20,25 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The tokens of readable descriptors. Empty: the time-out, or a signal.
+/// Tokens of readable descriptors. Empty after a time-out or a signal.
 pub(super) type ReadyTokens = SmallVec<[u64; AT_ONCE]>;
 
-/// The reason why a sleep in a set tells nothing.
+/// Reasons why a sleep in an epoll instance failed.
 pub(super) enum SleepError {
-    /// The kernel has no such call: before Linux 5.11, or a filter refuses it.
+    /// The kernel rejects `epoll_pwait2`: it is older than Linux 5.11, or a seccomp filter forbids the call.
     NoCall,
     /// The host has closed the epoll instance, or the doorbell in it.
     Lost,
 }
 
-/// Sleeps until something in `set`, an epoll instance, is readable or `until` has come. `doorbell` is in
-/// it as [`DOORBELL`]; when it rang it is silenced.
+/// Sleeps until a descriptor in the epoll instance `set` is readable or `until` has come. `doorbell` is in the set as
+/// [`DOORBELL`], and is silenced if it rang.
 pub(super) fn sleep_in(
     set: RawFd,
     doorbell: &EventFd,
     until: Option<Instant>,
 ) -> Result<ReadyTokens, SleepError> {
-    /// The kernel has refused the call once, and is not asked again.
+    /// Set once the kernel has rejected the call; it is not tried again.
     static REFUSED: AtomicBool = AtomicBool::new(false);
     if REFUSED.load(Ordering::Relaxed) {
         return Err(SleepError::NoCall);
@@ -64,13 +64,13 @@ pub(super) fn sleep_in(
     Ok(told)
 }
 
-/// Returns whether a call on a set fails because its number is no epoll instance any more. A filter may answer so, too,
-/// but not to every call.
+/// Returns whether a call on a set failed because its descriptor is no longer an epoll instance. A seccomp filter may
+/// return these codes, too, but not for every call.
 fn says_lost(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBADF | libc::EINVAL))
 }
 
-/// Puts `doorbell` into `set`. False: the kernel has no memory for that, or `set` is no epoll instance.
+/// Adds `doorbell` to `set`. Returns false if the kernel has no memory, or `set` is no epoll instance.
 pub(super) fn join(set: RawFd, doorbell: &EventFd) -> bool {
     watch(set, doorbell).is_ok()
 }
@@ -79,13 +79,13 @@ fn watch(set: RawFd, doorbell: &EventFd) -> io::Result<()> {
     epoll::watch(set, doorbell, DOORBELL)
 }
 
-/// The token of the doorbell in a set. Other descriptors in it need other tokens.
+/// Token of the doorbell in a set; the other descriptors have other tokens.
 pub const DOORBELL: u64 = u64::MAX;
 
-/// Tokens told at once; what else is readable is told the next time.
+/// Maximum number of tokens returned by one sleep; the others are returned by the next.
 const AT_ONCE: usize = 32;
 
-/// The end of a sleep on descriptors.
+/// Result of a sleep on descriptors.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SleepOutcome {
     /// The control descriptor is readable.
@@ -94,8 +94,7 @@ pub(super) struct SleepOutcome {
     pub(super) lost: bool,
 }
 
-/// Sleeps until one of the descriptors is readable or `until` has come. A doorbell that rang is
-/// silenced.
+/// Sleeps until one of the descriptors is readable or `until` has come. Silences the doorbell if it rang.
 pub(super) fn sleep(
     control: Option<i32>,
     data: Option<i32>,
@@ -115,8 +114,8 @@ pub(super) fn sleep(
     ];
     let span = until.map(span_until);
     let span = span.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: `fds` are three entries valid for writing, `span` is null or points to a time that
-    // outlives the call, and the signal mask stays as it is.
+    // SAFETY: `fds` has three entries valid for writing, `span` is null or points to a time that outlives the call, and
+    // the signal mask stays as it is.
     let count = unsafe {
         libc::ppoll(
             fds.as_mut_ptr(),
@@ -127,14 +126,15 @@ pub(super) fn sleep(
     };
     if count < 0 {
         if Errno::last() != Errno::EINTR {
-            // Refused, as by a limit of descriptors below three: a thread that asked at once again would never rest.
+            // The kernel rejected the call, as with a limit of fewer than three descriptors: pause, or the caller would
+            // spin.
             std::thread::sleep(REFUSED);
         }
         return SleepOutcome::default();
     }
     let [control, _, rang] = fds.map(|fd| fd.revents != 0);
     let closed = fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0);
-    // A host's file that has the number now is not read, and rings for it do not reach this sleeper.
+    // A file of the host's that has the number now is not read, and rings for it do not reach this sleeper.
     let lost = closed || ((rang || count == 0) && !doorbell.is_intact());
     if rang && !lost {
         doorbell.silence();
@@ -142,14 +142,14 @@ pub(super) fn sleep(
     SleepOutcome { control, lost }
 }
 
-/// Length of a sleep where the kernel refuses to wait for descriptors: short for a thread that waits for a message, long
-/// beside the processor time of a look.
+/// Length of a sleep while the kernel rejects poll: short for a thread that waits for a message, long beside the
+/// processor time of a poll.
 const REFUSED: Duration = Duration::from_millis(2);
 
 fn span_until(until: Instant) -> libc::timespec {
     let left = until.since(MonotonicClock.now());
     libc::timespec {
-        // A time-out longer than the kernel's clock can count is as good as the longest.
+        // Time-outs beyond the range of `time_t` become its maximum.
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(left.subsec_nanos()),
     }

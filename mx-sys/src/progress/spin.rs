@@ -9,28 +9,28 @@
 //!     yield takes 1 ms and more   -->  sleep; no spin at the next 16 waits, twice as many each time, to 1024
 //! ```
 //!
-//! The time counts from the last event in the wait, if there was any: the parts of a large message are many.
-//! The limit is half as long where polls are system calls: they take more from the thread that is to answer, and an answer through
-//! the kernel gains less. (Over tcp the client of a read of 4 KiB in OrangeFS takes twice the processor time with the whole limit.)
+//! The time of a wait counts from its last event, because a large message arrives in many parts.
+//! The limit is halved where polls are system calls: they take more from the thread that is to answer, and an answer
+//! through the kernel gains less. (Over tcp the client of a 4 KiB read in OrangeFS takes twice the processor time with
+//! the whole limit.)
 //!
-//! A sleep adds 25 us and more, so polling for a while pays when an answer is likely to come soon:
-//! in an exchange of messages. A spin in vain takes several times as much from the processor: so four waits of five
-//! have to end within the limit. A sleeping thread returns to spinning, because an exchange in which both sides sleep
-//! still has its answers within the limit.
+//! A sleep adds 25 us and more, so polling pays when an answer is likely to arrive soon: in an exchange of messages. A
+//! vain spin costs several times as much processor time, so four waits of five have to end within the limit. A sleeping
+//! thread returns to spinning, because an exchange in which both sides sleep still has its answers within the limit.
 //!
 //! The thread that is to answer may need the processor that a spin takes: another thread of the process (a file
-//! server's), or another process. Yielding gives it to them; where there are none, it costs a fraction of a
-//! microsecond, and so begins only when an answer is slower than a message over shared memory. A program that computes
-//! keeps the processor for milliseconds, and the kernel prefers a thread that wakes up to one that yields: beside such a program
-//! waits sleep.
+//! server's), or another process. Yielding lets them run; without such threads a yield costs a fraction of a
+//! microsecond, and yields begin only when an answer is slower than a message over shared memory. A computing program
+//! keeps the processor for milliseconds, and the kernel prefers a thread that wakes up to one that yields: beside such
+//! a program waits sleep.
 
 use std::time::Duration;
 
-/// The score from which on waits spin.
+/// Score from which waits spin.
 const SPINS: u8 = 8;
-/// The highest score.
+/// Highest score.
 const BEST: u8 = 16;
-/// The part of the score that is lost for a wait beyond the limit, and for a spin in vain.
+/// Loss of score for a wait beyond the limit, and for a spin in vain.
 const LOSS: u8 = 2;
 
 /// Number of polls of a spin before the first yield: an exchange of small messages over shared memory takes fewer.
@@ -38,17 +38,17 @@ const LOSS: u8 = 2;
 pub(super) const POLLS_BEFORE_YIELDING: u32 = if cfg!(loom) { 1 } else { 64 };
 /// Number of polls from one yield to the next.
 pub(super) const POLLS_PER_YIELD: u32 = 2;
-/// Shortest yield that tells of a program that computes. Threads that handle messages return the processor sooner.
+/// Yield duration that indicates a computing program. Threads that handle messages return the processor sooner.
 const LONG_YIELD: Duration = Duration::from_millis(1);
-/// Number of waits that sleep at once after a long yield, the first time and at most.
+/// Number of waits that sleep at once after a long yield: initial value and maximum.
 const RESTS: (u16, u16) = (16, 1024);
 
-/// The memory of how the last waits went.
+/// History of recent waits.
 #[derive(Debug)]
 pub(super) struct Spin {
     limit: Duration,
     score: u8,
-    /// Number of waits that a long yield makes sleep at once. One less for every spin that found what it waited for.
+    /// Number of waits that the next long yield doubles and makes sleep at once. Decremented for every successful spin.
     rest: u16,
     /// Number of waits left that sleep at once because of a long yield.
     resting: u16,
@@ -64,7 +64,7 @@ impl Spin {
         }
     }
 
-    /// Returns the time to poll before sleeping, where a poll looks at memory alone or makes system calls; zero: none.
+    /// Returns the time to poll before sleeping; zero: sleep at once. `in_memory`: polls make no system calls.
     #[inline]
     pub(super) fn budget(&self, in_memory: bool) -> Duration {
         if self.score < SPINS || self.resting > 0 {
@@ -105,7 +105,8 @@ impl Spin {
         self.score = self.score.saturating_sub(LOSS);
     }
 
-    /// Records a wait that ended `waited` after the last event before its end, with or without what it was for; `in_memory` as in [`Self::budget`].
+    /// Records the end of a wait, `waited` after its last event before that end. `found`: whether the wait succeeded;
+    /// `in_memory` as in [`Self::budget`].
     #[inline]
     pub(super) fn on_end(&mut self, found: bool, waited: Duration, in_memory: bool) {
         self.resting = self.resting.saturating_sub(1);
@@ -123,7 +124,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_micros(200);
 
-    /// Whether the thread spins at a wait whose answer comes after `waited`.
+    /// Simulates a wait whose answer comes after `waited`. Returns whether the thread spins.
     fn wait(spin: &mut Spin, waited: Duration) -> bool {
         let spins = !spin.budget(true).is_zero();
         if spins && waited >= LIMIT {
@@ -169,7 +170,7 @@ mod tests {
         assert!(spins_at(3) < 100, "{}", spins_at(3));
     }
 
-    /// A spinner in an exchange of fast answers.
+    /// Returns a spinner in an exchange of fast answers.
     fn spinning() -> Spin {
         let mut spin = Spin::new(LIMIT);
         for _ in 0..BEST {

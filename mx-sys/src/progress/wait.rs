@@ -5,17 +5,17 @@
 //!                 v                                           |
 //!   progress, check --found--> leave --> (a waiter takes over)
 //!                 |
-//!               spin  "poller": polls the engine; it is not armed
+//!               spin  "poller": polls the engine, which is not armed
 //!                 |
-//!        a progress thread or a poller there?
+//!        is there a progress thread or a poller?
 //!            no /        \ yes
-//!          lead          follow
-//!     arm, unlock,    sleep on a doorbell of one's own
+//! sleep_as_progress_thread   sleep_as_waiter
+//!     arm, unlock,           sleep on the thread's own doorbell
 //!     sleep on {control, data, doorbell}
 //! ```
 //!
-//! Invariant: when waiters sleep, there is a progress thread, a poller, or a waiter that has been
-//! woken and has not run yet. A thread that leaves restores it.
+//! Invariant: while waiters sleep, there is a progress thread, a poller, or a waiter that has been woken and has not
+//! run yet. A thread that leaves restores the invariant.
 //!
 //! Owns: the list of waiters and the states of progress thread and helper.
 
@@ -35,60 +35,62 @@ use std::time::Duration;
 /// All waiting threads and their states.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Threads that spin.
+    /// Number of threads that spin.
     pub(super) pollers: u32,
-    /// Threads may sleep that have to be told things: true from when one goes to sleep until [`Waiting::no_sleepers`] is found.
+    /// Whether a release of the lock must check for sleepers: set when a thread goes to sleep, cleared when
+    /// [`Waiting::no_sleepers`] finds none.
     pub(super) sleepers: bool,
     pub(super) progress_thread: Option<Sleep>,
     pub(super) helper: HelperState,
     pub(super) held_back: HeldBack,
     waiters: Vec<Waiter>,
     next_waiter: u64,
-    /// Doorbells of waiters that have gone.
+    /// Doorbells of past waiters, for reuse.
     spare: Vec<Arc<Condvar>>,
     pub(super) spin: Spin,
-    /// `None` once the engine has ended.
+    /// `None` after the engine has ended.
     pub(super) doorbells: Option<Arc<Doorbells>>,
     pub(super) stats: WaitStats,
 }
 
-/// A thread that sleeps in the kernel, armed, and what it took for granted when it went to sleep.
+/// A thread that sleeps in the kernel with the engine armed, and the state of the engine that it relies on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sleep {
     interest: Interest,
-    /// The time at which the sleeper wakes by itself.
+    /// Time at which the sleeper wakes by itself.
     pub(super) until: Option<Instant>,
-    /// The engine's deadline.
+    /// The engine's deadline when the sleep began.
     deadline: Option<Instant>,
-    /// The descriptors it sleeps on.
+    /// Descriptors that the thread sleeps on.
     pub(super) fds: WakeDescriptors,
     active: bool,
-    /// Its doorbell has been rung.
+    /// Whether the thread's doorbell has been rung.
     woken_up: bool,
 }
 
-/// The state of the helper thread.
+/// State of the helper thread.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(super) enum HelperState {
-    /// There is none.
+    /// No helper thread runs.
     Absent,
-    /// Application threads look after the engine; it minds the control descriptor.
+    /// Application threads poll the engine; the helper watches the control descriptor.
     Watching,
-    /// There is no endpoint: it sleeps until one is opened.
+    /// No endpoint is open; the helper sleeps until one is opened.
     Dormant,
-    /// The helper looks after the engine.
+    /// The helper sleeps on the engine's descriptors.
     Armed(Sleep),
 }
 
-/// Packets that the engine holds back, and the helper, which sends them if no other thread polls before.
+/// Whether the helper has been woken to send packets that the engine holds back. A poll by another thread sends them
+/// earlier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HeldBack {
-    /// The helper has not been woken for any.
+    /// The helper has not been woken.
     None,
-    /// The helper is woken when the lock is given back.
+    /// The helper is woken when the lock is released.
     Waking,
-    /// The helper has been woken and has not looked yet.
+    /// The helper has been woken and has not polled yet.
     Woken,
 }
 
@@ -100,12 +102,12 @@ struct Waiter {
     woken: bool,
 }
 
-/// Doorbells to ring once the lock has been given back.
+/// Doorbells to ring after the lock has been released.
 #[derive(Default)]
 pub(super) struct PendingDoorbells {
     progress_thread: bool,
     helper: bool,
-    /// There when one of them is to be rung.
+    /// `None` if neither is to be rung.
     doorbells: Option<Arc<Doorbells>>,
 }
 
@@ -123,20 +125,20 @@ impl PendingDoorbells {
     }
 }
 
-/// A deadline that has passed although the engine has just been called is not looked at again
-/// before this time, so that an engine with a coarse clock does not make its progress thread spin.
+/// Delay before a deadline is checked again that has passed although the engine has just been called. Keeps an engine
+/// with a coarse clock from making its progress thread spin.
 const STALE_DEADLINE: Duration = Duration::from_micros(100);
 
-/// The longest sleep in the kernel. A host that closes the library's descriptors wakes no thread: a sleeper
-/// finds it out when it looks, and a blocked call is to return within a second. Without limit in loom's models, which a lost
-/// wake-up has to hang.
+/// Longest sleep in the kernel. A host that closes the library's descriptors wakes no thread: a sleeper notices only
+/// when it wakes, and a blocked call is to return within a second. Unlimited in loom's models, where a lost wake-up has
+/// to hang.
 const LONGEST_SLEEP: Option<Duration> = if cfg!(loom) {
     None
 } else {
     Some(Duration::from_millis(500))
 };
 
-/// Polls between two looks at the clock while spinning.
+/// Polls between two clock readings while spinning.
 const POLLS_PER_LOOK: u32 = 16;
 
 impl Waiting {
@@ -156,7 +158,7 @@ impl Waiting {
         }
     }
 
-    /// No thread has to be told anything when the lock is given back.
+    /// Updates `sleepers`, and returns whether no thread has to be notified when the lock is released.
     pub(super) fn no_sleepers(&mut self) -> bool {
         self.sleepers = self.progress_thread.is_some()
             || !self.waiters.is_empty()
@@ -165,12 +167,12 @@ impl Waiting {
         !self.sleepers
     }
 
-    /// The helper sleeps from now on, like this.
+    /// Records that the helper goes to sleep in this state.
     pub(super) fn begin_sleep(&mut self, helper: HelperState) {
         (self.helper, self.sleepers) = (helper, true);
     }
 
-    /// Whether packets may be held back: the helper can be woken for them, and no other thread sleeps.
+    /// Returns whether packets may be held back: the helper can be woken to send them, and no other thread sleeps.
     #[inline(always)]
     pub(super) fn may_hold(&self) -> bool {
         match self.helper {
@@ -181,7 +183,7 @@ impl Waiting {
         }
     }
 
-    /// The engine holds packets: the helper is woken, unless it has been.
+    /// Schedules the helper's wake-up to send held packets, unless it has been woken already.
     #[cold]
     pub(super) fn wake_for_held(&mut self) {
         if self.held_back == HeldBack::None {
@@ -189,7 +191,8 @@ impl Waiting {
         }
     }
 
-    /// In a child of `fork`, which has none of them. They are not dropped: that is not for here.
+    /// Clears the states in a child of `fork`, which has none of these threads. Leaks their values, whose drop may not
+    /// run here.
     pub(super) fn forget_threads(&mut self) {
         self.pollers = 0;
         self.progress_thread = None;
@@ -199,7 +202,7 @@ impl Waiting {
         let _ = (waiters, doorbells);
     }
 
-    /// Wakes the waiters that something was produced for.
+    /// Wakes the waiters interested in `produced`.
     fn wake_waiters(&mut self, produced: Interest) {
         for waiter in &mut self.waiters {
             if waiter.interest & produced != 0 && !waiter.woken {
@@ -210,7 +213,7 @@ impl Waiting {
         }
     }
 
-    /// Makes sure that a thread polls the engine while waiters sleep.
+    /// Wakes a waiter to take over if other waiters sleep and no thread polls the engine.
     fn hand_over(&mut self) {
         if self.progress_thread.is_some()
             || self.pollers > 0
@@ -226,7 +229,7 @@ impl Waiting {
     }
 }
 
-/// The earlier of two times that may not exist.
+/// Returns the earlier of two optional times.
 pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -281,7 +284,7 @@ impl<T: Progress> Core<T> {
         rings
     }
 
-    /// The doorbells, unless the engine has ended or its host has closed them.
+    /// Returns the doorbells; `None` if the engine has ended or the host has closed them.
     pub(super) fn doorbells(&mut self) -> Option<Arc<Doorbells>> {
         if self.value.is_lost() {
             self.waiting.doorbells = None;
@@ -289,8 +292,8 @@ impl<T: Progress> Core<T> {
         self.waiting.doorbells.clone()
     }
 
-    /// Records that a sleeper with these doorbells has found descriptors closed. An engine that was opened meanwhile
-    /// has other doorbells, and has lost nothing: the sleeper's descriptors were closed by the library itself.
+    /// Records that a sleeper on these doorbells has found closed descriptors. An engine opened since then has other
+    /// doorbells and has lost nothing: the library itself closed the sleeper's descriptors.
     pub(super) fn lose(&mut self, doorbells: &Arc<Doorbells>) {
         let current = self.waiting.doorbells.as_ref();
         if current.is_some_and(|current| Arc::ptr_eq(current, doorbells)) {
@@ -298,7 +301,7 @@ impl<T: Progress> Core<T> {
         }
     }
 
-    /// Whether the state has changed that a thread relied on when it went to sleep.
+    /// Returns whether the state that a sleeping thread relies on has changed.
     fn must_wake(&mut self, sleep: &Sleep) -> bool {
         let active = self.value.active();
         if active != sleep.active || self.value.descriptors() != sleep.fds {
@@ -312,12 +315,12 @@ impl<T: Progress> Core<T> {
         sooner || (active && !self.value.arm())
     }
 
-    /// A thread is about to sleep on the engine's descriptors.
+    /// Called before a thread sleeps on the engine's descriptors.
     pub(super) fn on_sleep(&mut self) {
         self.value.on_sleep(&self.waiting.stats);
     }
 
-    /// The state that a thread relies on when it goes to sleep now. The engine is armed.
+    /// Returns the state that a thread relies on if it goes to sleep now, with the engine armed.
     pub(super) fn sleep_for(&self, interest: Interest, until: Option<Instant>) -> Sleep {
         let deadline = self.value.deadline();
         let now = MonotonicClock.now();
@@ -337,7 +340,7 @@ impl<T: Progress> Core<T> {
 }
 
 impl<T: Progress> Shared<T> {
-    /// [`Shared::wait_for`] whatever is produced.
+    /// Does what [`Shared::wait_for`] does, for every interest.
     #[inline]
     pub fn wait_until<R>(
         &self,
@@ -347,12 +350,11 @@ impl<T: Progress> Shared<T> {
         self.wait_for(EVERYTHING, timeout, check)
     }
 
-    /// Makes progress and calls `check` until it returns something or `timeout` is over; with a
-    /// time-out of zero exactly once, without one for ever.
+    /// Makes progress and calls `check` until that returns a value or `timeout` has passed: exactly once with a
+    /// time-out of zero, without limit for `None`.
     ///
-    /// `check` is called after every progress and whenever something was produced for `interest`,
-    /// with the lock held; it must not block. What it returns `Some` for is its own: each thread
-    /// takes what it returns.
+    /// `check` is called after each progress and whenever events were produced for `interest`. The lock is held, so it
+    /// must not block. An event for which `check` returns `Some` belongs to this thread: no other thread gets it.
     #[inline]
     pub fn wait_for<R>(
         &self,
@@ -377,7 +379,7 @@ impl<T: Progress> Shared<T> {
         timeout: Option<Duration>,
         check: &mut impl FnMut(&mut T) -> Option<R>,
     ) -> Option<R> {
-        // The beginning of the wait, or the time at which anything last happened in it.
+        // Beginning of the wait, or time of the last event in it.
         let mut last = MonotonicClock.now();
         let until = timeout.map(|timeout| last.after(timeout));
         loop {
@@ -398,8 +400,8 @@ impl<T: Progress> Shared<T> {
             } else {
                 self.sleep_as_progress_thread(core, interest, until)
             };
-            // Here and not after the check: between a check and going to sleep the lock must not
-            // be given away, or no thread sees what is produced meanwhile.
+            // Released here and not after the check: if the lock were released between a check and going to sleep, no
+            // thread would see the events produced meanwhile.
             core = self.let_others_in(core);
             let some = core.value.progress();
             let found = check(&mut core.value);
@@ -412,8 +414,8 @@ impl<T: Progress> Shared<T> {
         }
     }
 
-    /// Polls until `check` returns something, nothing has happened for `budget` since the last event, or `until` has come; or until
-    /// another program holds the processor for long.
+    /// Polls until `check` returns a value, nothing has happened for `budget` since the last event, `until` has come,
+    /// or another program has held the processor for long.
     fn drive<'a, R>(
         &'a self,
         mut core: CoreGuard<'a, T>,
@@ -424,7 +426,7 @@ impl<T: Progress> Shared<T> {
         core.waiting.stats.spins += 1;
         core.waiting.pollers += 1;
         if core.waiting.progress_thread.is_some() {
-            // Peers need not wake the progress thread while this thread looks.
+            // Peers need not wake the progress thread while this thread polls.
             core.value.disarm();
         }
         let (mut polls, mut some, mut last) = (0u32, false, false);
@@ -453,7 +455,7 @@ impl<T: Progress> Shared<T> {
                 core = self.acquire();
                 let long = core.waiting.spin.on_yield(now.since(began));
                 core.waiting.stats.long_yields += u64::from(long);
-                // The thread looks once more: others may have run for long.
+                // The thread polls once more: others may have run for long.
                 last = is_over(now, &mut some) || long;
                 continue;
             }
@@ -471,15 +473,14 @@ impl<T: Progress> Shared<T> {
         (core, found)
     }
 
-    /// Sleeps in the kernel once, as the progress thread. Returns at once when there is something
-    /// to do.
+    /// Sleeps in the kernel once, as the progress thread. Returns at once if the engine has work to do.
     fn sleep_as_progress_thread<'a>(
         &'a self,
         mut core: CoreGuard<'a, T>,
         interest: Interest,
         until: Option<Instant>,
     ) -> CoreGuard<'a, T> {
-        // Whatever it was, this thread has just checked, and waiters learn it now.
+        // The thread has just checked for its own events; wake the waiters for theirs.
         let produced = core.value.take_produced();
         core.waiting.wake_waiters(produced);
         if core.value.active() && !core.value.arm() {
@@ -528,7 +529,7 @@ impl<T: Progress> Shared<T> {
         core
     }
 
-    /// Sleeps as a waiter until there is an event for it, or a progress thread is needed.
+    /// Sleeps as a waiter until there is an event for this thread, or a progress thread is needed.
     fn sleep_as_waiter<'a>(
         &'a self,
         mut core: CoreGuard<'a, T>,
@@ -560,7 +561,7 @@ impl<T: Progress> Shared<T> {
         core
     }
 
-    /// Ends a wait in which anything last happened, before what was found, at `last`.
+    /// Ends a wait whose last event before `found` was at `last`.
     fn leave<R>(&self, mut core: CoreGuard<'_, T>, found: Option<R>, last: Instant) -> Option<R> {
         let waited = MonotonicClock.now().since(last);
         let in_memory = core.value.looks_at_memory();
@@ -574,7 +575,7 @@ impl<T: Progress> Shared<T> {
         found
     }
 
-    /// An application thread looks after the engine again.
+    /// Wakes the helper because an application thread polls the engine again.
     #[cold]
     pub(super) fn suspend_helper(&self, core: &mut Core<T>) {
         core.value.disarm();

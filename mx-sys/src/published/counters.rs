@@ -1,4 +1,4 @@
-//! The table of an endpoint's counters, for all tools, and those of the method above it.
+//! Table of an endpoint's counters, for all tools, and those of the method above it.
 //!
 //! ```text
 //!   mx_proto::Stats   Gauges   WaitStats   LocalStats, TcpStats, ...    Sample
@@ -6,7 +6,7 @@
 //!   "matched"      "remotes" "wait_.."   "local_..", "tcp_..", "rdm_.."      counters(), values()
 //! ```
 //!
-//! Labels and sentences are where each is declared ([`mx_proto::counters`]).
+//! Each counter's label and description are at its declaration ([`mx_proto::counters`]).
 //!
 //! Owns: their order.
 //! Out of scope: pages, tools.
@@ -19,7 +19,7 @@ use mx_proto::port::Port;
 use mx_proto::{Clock, Counter, Endpoint, InboxStats, Owner, Stats};
 
 mx_proto::counters! {
-    /// The current figures of an endpoint.
+    /// Current levels of an endpoint.
     pub struct Gauges("") {
         Level remotes: u64 = "peers known",
         Level requests: u64 = "operations under way",
@@ -29,28 +29,27 @@ mx_proto::counters! {
     }
 }
 
-/// Everything there is to count of one endpoint, at one moment.
+/// Every counter of one endpoint at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample<'a> {
-    /// The protocol's.
+    /// Counters of the protocol.
     pub stats: Stats,
-    /// Its flow control's: credits, and what became of them.
+    /// Counters of flow control: credits and their use.
     pub flow: FlowStats,
-    /// The figures of the inbox.
+    /// Counters of the inbox.
     pub inbox: InboxStats,
-    /// The current figures.
+    /// Current levels.
     pub gauges: Gauges,
-    /// Counters of the threads that wait.
+    /// Counters of waiting threads.
     pub waits: WaitStats,
-    /// The ports'.
+    /// Counters of the ports.
     pub ports: PortView<'a>,
-    /// The method's, where the endpoint belongs to one.
+    /// Counters of the method; `None` if the endpoint belongs to no method.
     pub method: Option<MethodGauges>,
 }
 
 impl<'a> Sample<'a> {
-    /// The figures of this endpoint. The caller adds those of its ports, of its waiting threads,
-    /// and of its method.
+    /// Samples `endpoint`. The caller supplies the counters of ports and waiting threads, and adds those of a method.
     pub fn of<P: Port<O::Memory>, C: Clock, O: Owner>(
         endpoint: &Endpoint<P, C, O>,
         ports: PortView<'a>,
@@ -75,7 +74,7 @@ impl<'a> Sample<'a> {
 }
 
 mx_proto::counters! {
-    /// The current figures and the counters of a method.
+    /// Current levels and counters of a method.
     pub struct MethodGauges("method_") {
         Level peers: u64 = "peers known to the BMI method",
         Level operations: u64 = "operations of the BMI method that were not handed out yet",
@@ -102,15 +101,15 @@ impl OldNames {
     }
 }
 
-/// The structures, and where in a sample they are, in the order they are shown.
+/// Lists the structures in the order in which they are shown, each with its place in a sample.
 macro_rules! table {
     ($sample:ident: $($kind:ty = $source:expr;)+) => {
-        /// The number of an endpoint's counters.
+        /// Number of an endpoint's counters.
         pub const COUNT: usize = 0 $(+ <$kind>::COUNTERS.len())+;
 
         const COUNTERS: [Counter; COUNT] = joined(&[$(&<$kind>::COUNTERS),+]);
 
-        /// The values of all counters, in the order of [`counters`].
+        /// Returns the values of all counters, in the order of [`counters`].
         pub fn values($sample: &Sample<'_>) -> [u64; COUNT] {
             joined(&[$(&<$kind>::values(&$source)),+])
         }
@@ -128,7 +127,7 @@ table! {
     OldNames = OldNames::of(sample);
 }
 
-/// Parts that are `N` items together.
+/// Concatenates parts that have `N` items together.
 pub(crate) const fn joined<T: Copy, const N: usize>(parts: &[&[T]]) -> [T; N] {
     let mut all = [parts[0][0]; N];
     let (mut part, mut to) = (0, 0);
@@ -143,12 +142,12 @@ pub(crate) const fn joined<T: Copy, const N: usize>(parts: &[&[T]]) -> [T; N] {
     all
 }
 
-/// The counters of every endpoint.
+/// Returns the counters that every endpoint has.
 pub fn counters() -> &'static [Counter] {
     &COUNTERS
 }
 
-/// All counters of an endpoint that belongs to a method: the method's are behind the others.
+/// Returns all counters of an endpoint that belongs to a method; the method's come last.
 pub fn all_counters() -> impl Iterator<Item = &'static Counter> {
     COUNTERS.iter().chain(&MethodGauges::COUNTERS)
 }

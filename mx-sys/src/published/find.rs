@@ -1,18 +1,18 @@
 //! Finds the open endpoints of this machine's processes.
 //!
 //! ```text
-//!   /proc/<pid>/ns/net as ours?                          boards and numbers of another are others
+//!   /proc/<pid>/ns/net as ours?                          board and endpoint numbers are per namespace
 //!   /proc/<pid>/fd/*  "/memfd:mx-endpoint (deleted)"
-//!      --> an ordinary file? sealed, of a page's size?      descriptors can be swapped meanwhile
-//!      --> read until the sequence stands still             its owner may be writing
+//!      --> an ordinary file? sealed, of a page's size?      the descriptor may have been replaced meanwhile
+//!      --> read until the sequence stands still             the owner may be writing
 //!      --> a page, and this process's?                      children of fork have the descriptor
 //! ```
 //!
-//! Pages are read and not mapped: a hostile process can show wrong numbers and do no harm.
-//! Processes without permission are left out.
+//! Pages are read, not mapped: a hostile process can show wrong numbers but do no harm. Processes that may not be
+//! inspected are left out.
 //!
 //! Owns: nothing.
-//! Cost: some system calls for each process, one for each of their descriptors.
+//! Cost: some system calls for each process, one for each of its descriptors.
 
 use super::layout::{LEN, LEN_WITH_PEERS, LINK, PEER_WORDS};
 use super::page::{Bytes, Page, sequence};
@@ -27,25 +27,25 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
-/// An endpoint that is open.
+/// An open endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// The process that has it, by its number here.
+    /// Id of the owning process, in this process's PID namespace.
     pub pid: u32,
-    /// Its contents.
+    /// Contents of the endpoint's page.
     pub page: Page,
-    /// Its peers, in no order.
+    /// Peers of the endpoint, unordered.
     pub peers: Vec<Peer>,
 }
 
-/// The maximum number of endpoints of one process; more are suspicious.
+/// Maximum number of endpoints of one process; more are ignored as suspicious.
 const PROCESS_MAX: usize = 1024;
 
-/// Attempts to read a page that is being written. Writing takes less than reading, so that two are
-/// usual; a process that was stopped in the middle is skipped.
+/// Attempts to read a page that is being written. Writing takes less time than reading, so that two attempts usually
+/// suffice. A page whose writer was stopped halfway is returned as inconsistent, a row is skipped.
 const TRIES: u32 = 32;
 
-/// All endpoints open in our network namespace, as far as we may see them, by process and number.
+/// Returns all visible endpoints open in this network namespace, by process and number.
 pub fn find() -> Vec<Found> {
     let mut found = Vec::new();
     let Ok(processes) = std::fs::read_dir("/proc") else {
@@ -64,12 +64,13 @@ pub fn find() -> Vec<Found> {
     found
 }
 
-/// The network namespace of a process; none where we may not look into it, or the kernel has no such.
+/// Returns the network namespace of a process; `None` if the process may not be inspected, or the kernel has no
+/// namespaces.
 fn network(process: &Path) -> Option<PathBuf> {
     std::fs::read_link(process.join("ns/net")).ok()
 }
 
-/// The endpoints one process has open, by number, in whatever network namespace it is.
+/// Returns the open endpoints of one process, by number, whatever its network namespace.
 pub fn find_in(pid: u32) -> Vec<Found> {
     let mut found = Vec::new();
     let process = Path::new("/proc").join(pid.to_string());
@@ -88,7 +89,7 @@ pub fn find_in(pid: u32) -> Vec<Found> {
         let Ok((file, inode)) = open(&path) else {
             continue;
         };
-        // A descriptor may have been duplicated.
+        // A descriptor may be a duplicate.
         if !seen.insert(inode) {
             continue;
         }
@@ -105,14 +106,14 @@ pub fn find_in(pid: u32) -> Vec<Found> {
     found
 }
 
-/// Opens what looked like a page, if it is sealed memory of a page's size.
+/// Opens a descriptor that looks like a page, if it is sealed memory of a page's size.
 fn open(path: &Path) -> io::Result<(File, (u64, u64))> {
     let handle = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_PATH)
         .open(path)?;
     let metadata = handle.metadata()?;
-    // Opening a device, or a pipe, can do things.
+    // Opening a device or a FIFO can have side effects.
     if !metadata.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -126,12 +127,11 @@ fn read(file: &File) -> Option<Page> {
     let mut bytes: Bytes = [0; LEN];
     for _ in 0..TRIES {
         file.read_exact_at(&mut bytes, 0).ok()?;
-        // Reads by the kernel before this stay before it.
+        // The kernel's reads before this fence stay before it.
         fence(Ordering::SeqCst);
         let mut again: Bytes = [0; LEN];
         file.read_exact_at(&mut again, 0).ok()?;
-        // A writer that began before the first reading ended has by now changed the sequence, or
-        // what was read of it before.
+        // A writer that began before the first reading ended has by now changed the sequence, or the words read before.
         if sequence(&bytes) % 2 == 0 && again == bytes {
             return Page::parse(&bytes, true);
         }
@@ -140,7 +140,7 @@ fn read(file: &File) -> Option<Page> {
     Page::parse(&bytes, false)
 }
 
-/// The peers in the first rows. One that was being written each time is missing.
+/// Returns the peers in the first rows. A row that was being written at each attempt is left out.
 fn peers(file: &File, rows: usize) -> Vec<Peer> {
     const ROW: usize = PEER_WORDS * 8;
     let mut bytes = vec![0; rows * ROW];
@@ -158,7 +158,7 @@ fn peers(file: &File, rows: usize) -> Vec<Peer> {
     for (place, row) in bytes.chunks_exact_mut(ROW).enumerate() {
         for _ in 0..TRIES {
             let before = row.to_vec();
-            // Reads by the kernel before this stay before it.
+            // The kernel's reads before this fence stay before it.
             fence(Ordering::SeqCst);
             if before.iter().all(|byte| *byte == 0)
                 || file.read_exact_at(row, (LEN + place * ROW) as u64).is_err()
@@ -174,7 +174,7 @@ fn peers(file: &File, rows: usize) -> Vec<Peer> {
     found
 }
 
-/// The numbers of a process in all namespaces it is in, from ours to its own.
+/// Returns the ids of a process in all its PID namespaces, from this process's to its own.
 fn pids_of(process: &Path, pid: u32) -> Vec<u32> {
     let mut status = Vec::new();
     let read = File::open(process.join("status"))
@@ -182,7 +182,7 @@ fn pids_of(process: &Path, pid: u32) -> Vec<u32> {
     if let Err(error) = read {
         log::debug!("{}: {error}", process.display());
     }
-    // Its name may be of any bytes.
+    // A process's name may contain any bytes.
     let status = String::from_utf8_lossy(&status);
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let numbers = line.unwrap_or_default().split_whitespace();

@@ -1,4 +1,4 @@
-//! The layout of a published page.
+//! Layout of a published page.
 //!
 //! ```text
 //!   word   0        1               2          3             4                 5     6         7
@@ -6,40 +6,39 @@
 //!   8      library (16 bytes)      10  provider (48 bytes)
 //!   16     labels, 32 bytes each, 200 of them                           texts end at the first 0
 //!   816    values, a word each, 200 of them                             to 1016
-//!   1016   peers' rows that may have something                          one word; to 1024
+//!   1016   number of rows that may have a peer                          one word; to 1024
 //!   1024   peers, 14 words each, 4096 of them                            see `peers`
 //! ```
 //!
-//! All words are in the machine's own order; of two halves the first is the lower one. Ports,
-//! provider and values change; while they do, the sequence is odd. Everything else is written once,
-//! the magic last. Labels are in the page, so that a tool shows the counters of a library older or
-//! newer than itself.
+//! Words have the machine's byte order; of two halves the first is the lower one. Ports, provider and values change;
+//! while they do, the sequence is odd. Everything else is written once, the magic last. Labels are in the page, so that
+//! a tool shows the counters of an older or newer library.
 //!
 //! Out of scope: mapping and reading.
 
 use mx_port_base::ports::PortInfo;
 
-/// Bytes of what is written as a whole: two pages of 4 KiB, where they are no larger.
+/// Length in bytes of the part under the sequence number: two pages of 4 KiB.
 pub(super) const LEN: usize = 8192;
 
-/// Bytes with the peers' rows behind it, of which only those that are used take memory.
+/// Length in bytes with the peers' rows, of which only used ones occupy memory.
 pub(super) const LEN_WITH_PEERS: usize = (LEN + PEERS_MAX * PEER_WORDS * 8).next_multiple_of(LEN);
 
-/// Peers a page has rows for; further ones are not shown.
+/// Maximum number of peers shown.
 pub(super) const PEERS_MAX: usize = 4096;
 
 pub(super) const PEER_WORDS: usize = 14;
 
-/// `MXENDPT` and a 0, read as a word.
+/// `MXENDPT` and a 0 byte, read as a word.
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"MXENDPT\0");
 
-/// Changes when anything here does.
+/// Version of this layout, incremented with every change.
 pub(super) const VERSION: u32 = 4;
 
-/// The name of the memory file.
+/// Name of the memory file.
 pub(super) const NAME: &std::ffi::CStr = c"mx-endpoint";
 
-/// The target of the link in `/proc` of a page's descriptor.
+/// Target of the link in `/proc` for a page's descriptor.
 pub(super) const LINK: &[u8] = b"/memfd:mx-endpoint (deleted)";
 
 pub(super) const MAGIC_AT: usize = 0;
@@ -49,7 +48,7 @@ pub(super) const PROCESS_AT: usize = 3;
 pub(super) const ENDPOINT_AT: usize = 4;
 pub(super) const NIC_AT: usize = 5;
 pub(super) const SESSION_AT: usize = 6;
-/// Nanoseconds since 1970.
+/// Time of opening, in nanoseconds since 1970.
 pub(super) const OPENED_AT: usize = 7;
 pub(super) const LIBRARY_AT: usize = 8;
 pub(super) const LIBRARY_WORDS: usize = 2;
@@ -60,7 +59,7 @@ pub(super) const LABEL_WORDS: usize = 4;
 pub(super) const VALUES_AT: usize = 816;
 pub(super) const PEERS_AT: usize = 1016;
 
-/// Counters a page has room for.
+/// Maximum number of counters in a page.
 pub(super) const COUNTERS_MAX: usize = 200;
 
 /// Returns the bit of an open port; 0 for loopback, which is not shown.
@@ -76,17 +75,17 @@ const _: () = {
     assert!((PEERS_AT + 1) * 8 <= LEN);
 };
 
-/// Two halves of a word, the lower first.
+/// Joins two halves to a word, the lower first.
 pub(super) const fn word(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// The halves of a word.
+/// Splits a word into halves, the lower first.
 pub(super) const fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// A text in `N` words, cut off where there is no room for it and its 0.
+/// Returns a text in `N` words, truncated to leave room for a final 0. Unprintable bytes become `?`.
 pub(super) fn text<const N: usize>(text: &str) -> [u64; N] {
     let mut words = [0u64; N];
     // The last byte stays 0.

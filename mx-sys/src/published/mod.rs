@@ -6,9 +6,9 @@
 //!   tool   ----find--------'   /proc/<pid>/fd/* -> /memfd:mx-endpoint, read, not mapped
 //! ```
 //!
-//! The page is in no directory: it exists exactly as long as the endpoint, also when the process is
-//! killed. The kernel lets those read it who may inspect the process. The process itself never
-//! reads it, so writing to it does no harm; tools check everything in it.
+//! The page has no path: it exists exactly as long as the endpoint, even if the process is killed. The kernel lets
+//! those read it who may inspect the process. The process itself never reads the page, so a foreign write does no harm;
+//! tools check everything in it.
 
 mod counters;
 mod find;

@@ -4,8 +4,7 @@
 //!   8192 bytes --parse--> Page, or None: not a page, or not one of this version
 //! ```
 //!
-//! The bytes belong to another process: each is read once, numbers are checked before use, and
-//! texts are made printable.
+//! The bytes belong to another process: each is read once, numbers are checked before use, and texts must be printable.
 //!
 //! Owns: a copy.
 
@@ -14,37 +13,36 @@ use mx_port_base::ports::PORTS;
 use mx_proto::{EndpointId, NicId, SessionId};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The contents of an endpoint's page.
+/// Contents of an endpoint's page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// The library that opened it: `bmi_mx` or `myriexpress`.
+    /// Library that opened the endpoint: `bmi_mx`, `myriexpress` or `na_plugin_mx`.
     pub library: String,
-    /// The process, by the number it knows itself by; another one than seen from outside when it
-    /// is in a container.
+    /// Process id in the owner's PID namespace; in a container it differs from [`Found::pid`](super::Found::pid).
     pub own_pid: u32,
-    /// The interface it goes under.
+    /// Board number.
     pub board: u32,
-    /// Its number.
+    /// Endpoint number.
     pub endpoint: EndpointId,
-    /// The id of its interface.
+    /// NIC id of the endpoint's interface.
     pub nic: NicId,
     /// Number of this opening of the endpoint.
     pub session: SessionId,
-    /// Since when it is open.
+    /// Time of opening.
     pub opened: SystemTime,
-    /// Names of its open ports.
+    /// Names of the open ports.
     pub ports: Vec<&'static str>,
-    /// libfabric's provider; empty when that is not open.
+    /// Name of libfabric's provider; empty if none is open.
     pub provider: String,
-    /// Its counters, each with what it is called.
+    /// Counters: label and value.
     pub counters: Vec<(String, u64)>,
-    /// All counters are of one moment.
+    /// Whether all counters are of one moment.
     pub consistent: bool,
-    /// Rows that may have a peer.
+    /// Number of rows that may contain a peer.
     pub(super) peers: usize,
 }
 
-/// The words of a page.
+/// Bytes of a page.
 pub(super) type Bytes = [u8; layout::LEN];
 
 fn word(bytes: &Bytes, at: usize) -> Option<u64> {
@@ -52,7 +50,7 @@ fn word(bytes: &Bytes, at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes))
 }
 
-/// The sequence number in a page.
+/// Returns the sequence number in a page.
 pub(super) fn sequence(bytes: &Bytes) -> u64 {
     word(bytes, layout::SEQUENCE_AT).unwrap_or(1)
 }
@@ -100,7 +98,7 @@ impl Page {
     }
 }
 
-/// A text of printable ASCII that ends in the room it has.
+/// Parses a text of printable ASCII with a final 0 in `words` words; `None` otherwise.
 fn text(bytes: &Bytes, at: usize, words: usize) -> Option<String> {
     let room = bytes.get(at * 8..(at + words) * 8)?;
     let text = room.split(|byte| *byte == 0).next()?;

@@ -1,4 +1,4 @@
-//! An endpoint's peers in its page, a row each.
+//! An endpoint's peers in its page, one row each.
 //!
 //! ```text
 //!   row  0        1    2                            3                    4                5           6         7
@@ -6,16 +6,16 @@
 //!        8     9         10         11             12            13
 //!        sent  received  bulk sent  bulk received  longest wait  written
 //!
-//!   publish, publish, ...:  eight places at a time, those of the table in turns
-//!   link's figures:         at most every 100 ms, as the kernel is asked for them
+//!   publish, publish, ...:  eight rows each, round robin
+//!   a link's figures:       at most every 100 ms, because the kernel is asked for them
 //! ```
 //!
-//! Times are nanoseconds of CLOCK_MONOTONIC, which is one for all processes: so ages grow in the tool also while
-//! the process is stuck. A row whose first and last word differ is being written; 0: there is no peer. What an
-//! operation has waited for is known from the first look at it on.
+//! Times are nanoseconds of CLOCK_MONOTONIC, which all processes share: ages grow in the tool even while the process is
+//! stuck. A row whose first and last word differ is being written; 0 marks an empty row. The waiting time of an
+//! operation counts from the first update that sees it.
 //!
-//! Owns: what the writer remembers of each row.
-//! Cost: a dozen stores a row, no allocation once there are as many rows; `getsockopt` for a link over TCP.
+//! Owns: the writer's state of each row.
+//! Cost: a dozen stores a row, no allocation after the last new row; `getsockopt` for a link over TCP.
 
 use super::layout::{self, halves, word};
 use crate::route::host::HostPorts;
@@ -25,47 +25,47 @@ use mx_proto::{Clock, Endpoint, EndpointId, Instant, LinkId, NicId, Owner, Phase
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// The words of a row.
+/// Words of a row.
 pub(super) type Row = [u64; layout::PEER_WORDS];
 
 /// A peer of an endpoint, as its process last wrote it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// When that was.
+    /// Time of that write.
     pub written: Instant,
-    /// The interface it goes under.
+    /// NIC id of the peer.
     pub nic: NicId,
-    /// Its number.
+    /// Endpoint number of the peer.
     pub endpoint: EndpointId,
-    /// The state of the association.
+    /// State of the association.
     pub phase: Phase,
-    /// The port of its link; `None` without one.
+    /// Name of the link's port; `None` without a link.
     pub port: Option<&'static str>,
-    /// Operations with it that have not completed.
+    /// Number of incomplete operations with the peer.
     pub operations: u32,
-    /// Sends of which nothing has gone yet.
+    /// Number of sends of which nothing has been sent yet.
     pub queued: u32,
-    /// Since when the oldest of them has been the oldest, if there is one.
+    /// Time at which the oldest such send was first seen as the oldest; `None` without one.
     pub oldest_since: Option<Instant>,
-    /// Credits that it lends and that are not in use.
+    /// Unused credits lent by the peer.
     pub credits: u32,
-    /// The network's figures of the link that messages take.
+    /// Transport statistics of the link that carries messages.
     pub figures: LinkFigures,
-    /// The links: that one, and those for bulk data.
+    /// Number of links: that one, and those for bulk data.
     pub links: u8,
-    /// Bytes of the links for bulk data that the peer has acknowledged.
+    /// Bytes on the bulk links that the peer has acknowledged; `None` if 0.
     pub bulk_sent: Option<u64>,
-    /// Bytes that have come on the links for bulk data.
+    /// Bytes received on the bulk links; `None` if 0.
     pub bulk_received: Option<u64>,
-    /// The longest time that a message sent with its data has waited for its link or for credits.
+    /// Longest time that an eager message has waited for its link or for credits.
     pub longest_wait: Duration,
 }
 
-/// Without a link.
+/// Port number in a row of a peer without a link.
 const NO_PORT: u8 = u8::MAX;
 
 impl Peer {
-    /// `None`: there is no peer, the row is being written, or it is none of ours.
+    /// Returns `None` if the row is empty, is being written, or is invalid.
     pub(super) fn parse(row: &Row) -> Option<Self> {
         let [
             written,
@@ -116,33 +116,33 @@ impl Peer {
     }
 }
 
-/// The writing side.
+/// State of the writer.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     shown: Vec<Shown>,
-    /// The place that is next.
+    /// Next row to write.
     next: u32,
 }
 
-/// The memory of a row.
+/// State of one row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shown {
     oldest: u64,
     since: u64,
     figures: LinkFigures,
-    /// Number of the links for bulk data, and the bytes that they have carried to the peer and from it.
+    /// Number of bulk links, and the bytes sent and received on them.
     bulk: (u8, u64, u64),
     asked_at: Instant,
 }
 
-/// Rows that are written at a time.
+/// Rows written per update.
 const ROWS: u32 = 8;
 
-/// Interval between two looks at a link's figures.
+/// Interval between two readings of a link's figures.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 impl Rows {
-    /// Writes the next rows of this endpoint's peers. `words`: those of all rows.
+    /// Writes the next rows of this endpoint's peers. `words`: the words of all rows.
     pub(super) fn write<C: Clock, O: Owner>(
         &mut self,
         endpoint: &Endpoint<HostPorts, C, O>,
@@ -183,7 +183,7 @@ impl Rows {
         }
     }
 
-    /// The number of rows that may have something.
+    /// Returns the number of rows that may contain a peer.
     pub(super) fn len(&self) -> usize {
         self.shown.len()
     }
@@ -234,14 +234,14 @@ impl Shown {
     }
 }
 
-/// A reader sees the row as it was, as it is, or that it is being written.
+/// Stores a row so that a reader sees the old one, the new one, or that it is being written.
 fn store(to: &[AtomicU64], row: &Row) {
     let [first, rest @ ..] = to else {
         return;
     };
     let [value, values @ ..] = row;
     first.store(u64::MAX, Ordering::Relaxed);
-    // Nothing of what follows is seen with the first word of before.
+    // No later store is seen with the old first word.
     fence(Ordering::Release);
     for (to, value) in rest.iter().zip(values) {
         to.store(*value, Ordering::Relaxed);

@@ -5,9 +5,8 @@
 //!   a thread goes to sleep -----------------+--> publish: sequence odd, words, sequence even
 //! ```
 //!
-//! Owns: the page and its descriptor; both are gone when it is dropped.
-//! Cost: publishing is some eighty stores, or a hundred and thirty with those of a method, and no
-//! allocation or system call.
+//! Owns: the page and its descriptor; dropping it closes both.
+//! Cost: nine stores per update and one for each counter; no allocation or system call.
 
 use super::counters::{COUNT, MethodGauges, Sample, all_counters, values};
 use super::layout::{self, COUNTERS_MAX, word};
@@ -24,7 +23,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Publishes the counters of one endpoint, or silently nothing where that cannot be.
+/// Publishes the counters of one endpoint; does nothing if the page could not be created.
 #[derive(Debug)]
 pub struct Publisher {
     page: Option<Published>,
@@ -32,12 +31,12 @@ pub struct Publisher {
     rows: Rows,
 }
 
-/// Polls between two updates: an update costs about as much as one of them.
+/// Polls between two updates: an update costs about as much as one poll.
 const EVERY: u32 = 1024;
 
 impl Publisher {
-    /// Publishes the endpoint `identity` of `board`, which `library` has opened; with `method`, besides, the
-    /// counters of a method that the endpoint is for. A failure is only logged: the endpoint works without.
+    /// Publishes the endpoint `identity` of `board`, opened by `library`, and with `method` also the counters of its
+    /// method. A failure is only logged.
     pub fn new(library: &str, identity: &Identity, board: u32, method: bool) -> Self {
         let page = Published::new(library, identity, board, method);
         let page = page.map_err(|error| match error.raw_os_error() {
@@ -56,7 +55,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes nothing.
+    /// Returns a publisher that does nothing.
     pub fn silent() -> Self {
         Self {
             page: None,
@@ -65,20 +64,20 @@ impl Publisher {
         }
     }
 
-    /// Whether it is time for [`Publisher::publish`] after the poll of that number
-    /// ([`HostPorts::turn`](crate::route::host::HostPorts::turn)), if that has looked at everything.
+    /// Returns whether [`Publisher::publish`] is due after poll number `turn`
+    /// ([`HostPorts::turn`](crate::route::host::HostPorts::turn)), if that poll checked every port.
     pub fn is_due(turn: u32) -> bool {
         turn % EVERY == 0
     }
 
-    /// Shows these figures from now on.
+    /// Publishes these counters.
     pub fn publish(&mut self, sample: &Sample<'_>) {
         if let Some(page) = &mut self.page {
             page.update(sample);
         }
     }
 
-    /// Shows the next peers of this endpoint.
+    /// Publishes the next rows of this endpoint's peers.
     pub fn publish_peers<C: Clock, O: Owner<Memory = UserMemory>>(
         &mut self,
         endpoint: &Endpoint<HostPorts, C, O>,
@@ -91,27 +90,27 @@ impl Publisher {
         }
     }
 
-    /// Keeps what is known of waiting threads for the next samples.
+    /// Stores the counters of waiting threads for the next samples.
     pub fn note_waits(&mut self, waits: &WaitStats) {
         self.waits = *waits;
     }
 
-    /// The last figures.
+    /// Returns the counters of waiting threads stored last.
     pub fn waits(&self) -> WaitStats {
         self.waits
     }
 }
 
-/// A page of an endpoint.
+/// The page of an endpoint.
 #[derive(Debug)]
 pub(super) struct Published {
     region: Region,
-    /// Tools find the page by it.
+    /// Descriptor by which tools find the page.
     _fd: CloseOnForkFd,
     endpoint: u32,
-    /// A method's counters stand behind the endpoint's.
+    /// Whether a method's counters follow the endpoint's.
     method: bool,
-    /// Even; the page's is only ever written.
+    /// Sequence number, even between updates. The page's copy is only written, never read.
     sequence: u64,
 }
 
@@ -148,7 +147,7 @@ impl Published {
             page.store(layout::LABELS_AT + place * layout::LABEL_WORDS, &label);
         }
         page.update(&Sample::default());
-        // A reader that sees the magic sees the rest.
+        // A reader that sees the magic sees everything stored before it.
         page.word(layout::MAGIC_AT)
             .store(layout::MAGIC, Ordering::Release);
         Ok(page)
@@ -164,7 +163,7 @@ impl Published {
         let ports = &sample.ports;
         let provider: [u64; layout::PROVIDER_WORDS] = layout::text(ports.provider);
         self.store(layout::SEQUENCE_AT, &[self.sequence.wrapping_add(1)]);
-        // Nothing of what follows is seen with the even sequence of before.
+        // No later store is seen with the old even sequence.
         fence(Ordering::Release);
         self.store(layout::ENDPOINT_AT, &[word(self.endpoint, ports.open)]);
         self.store(layout::PROVIDER_AT, &provider);
@@ -184,11 +183,11 @@ impl Published {
         }
     }
 
-    /// The words of the peers' rows.
+    /// Returns the words of the peers' rows.
     fn peers(&self) -> &[AtomicU64] {
         let first: *const AtomicU64 = self.word(layout::LEN / 8);
-        // SAFETY: the region has them from there on (`layout::LEN_WITH_PEERS`), as long as `self` lives; every
-        // process uses them as atomics.
+        // SAFETY: the region has these words (`layout::LEN_WITH_PEERS`), as long as `self` lives; every process uses
+        // them as atomics.
         unsafe { std::slice::from_raw_parts(first, layout::PEERS_MAX * layout::PEER_WORDS) }
     }
 

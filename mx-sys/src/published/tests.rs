@@ -1,4 +1,4 @@
-//! Pages from their making to what tools read.
+//! Pages from creation to what tools read.
 
 use super::layout::{LEN, NAME};
 use super::publisher::Published;
@@ -16,7 +16,7 @@ fn identity(session: u64) -> Identity {
     }
 }
 
-/// The pages of this test among those of the process.
+/// Returns the pages of this test among those of the process.
 fn mine(session: u64) -> Vec<Page> {
     let of_process = find_in(std::process::id()).into_iter();
     of_process
@@ -25,7 +25,7 @@ fn mine(session: u64) -> Vec<Page> {
         .collect()
 }
 
-/// Whether an endpoint is not found any more; what another thread of this process looks at is open for a moment.
+/// Returns whether an endpoint is no longer found. Another thread of this process may have its page open for a moment.
 fn gone(session: u64) -> bool {
     let until = Instant::now() + Duration::from_secs(10);
     while !mine(session).is_empty() {
@@ -161,7 +161,7 @@ fn a_forked_child_does_not_have_its_parents_endpoints() {
             .filter_map(|entry| std::fs::read_link(entry.path()).ok())
             .any(|link| link.to_string_lossy().contains("memfd:mx-endpoint"))
     };
-    // Until the child first runs it has all of its parent's.
+    // Until the child first runs it has all of its parent's descriptors.
     let at_first = find_in(child as u32);
     let deadline = Instant::now() + Duration::from_secs(20);
     while has_page() && Instant::now() < deadline {
@@ -193,10 +193,10 @@ fn what_is_read_while_it_is_written_is_of_one_moment() {
                     ..Stats::default()
                 };
                 sample.ports.provider = "p";
-                // The first and the last of them.
+                // The first and the last of the words.
                 sample.ports.dgram.pure_acks = next;
                 published.update(&sample);
-                // As often as a busy engine would, and not all the time.
+                // Update as often as a busy engine would, not all the time.
                 let until = Instant::now() + Duration::from_micros(20);
                 while Instant::now() < until {
                     std::hint::spin_loop();

@@ -4,7 +4,7 @@
 //!   MX_PORT, the address's prefix, the target's machine, the open ports --> first port --error?--> fallback
 //! ```
 //!
-//! The table of all cases stands with the tests.
+//! The table of all cases is in the tests below.
 //!
 //! Out of scope: the ports.
 
@@ -15,7 +15,7 @@ use mx_proto::port::ConnectError;
 /// Location of a link's target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Location {
-    /// The endpoint itself.
+    /// The connecting endpoint itself.
     Oneself,
     /// Another endpoint of this machine.
     ThisMachine,
@@ -28,12 +28,12 @@ pub(super) enum Location {
 pub(super) struct Choice {
     /// Number of the port to try first.
     pub(super) first: u8,
-    /// Number of the port to try if the first cannot reach the peer; `None`: no other one may be used.
+    /// Number of the port to try if the first cannot reach the peer; `None`: no other port may be used.
     pub(super) fallback: Option<u8>,
 }
 
-/// Chooses the ports of a link to a target at `location`, whose address asks for `asked`; `policy` is the
-/// endpoint's. `rdm_open`: the rdm port was opened with the endpoint. Returns `None` if no port leads there.
+/// Chooses the ports of a link to a target at `location`. `asked`: the route in its address; `policy`: the endpoint's
+/// setting; `rdm_open`: whether the rdm port was opened with the endpoint. Returns `None` if no port leads there.
 pub(super) fn choose(
     policy: Route,
     asked: Route,
@@ -59,12 +59,12 @@ pub(super) fn choose(
 }
 
 impl Choice {
-    /// Returns the port to try after the first one has failed with `error`.
+    /// Returns the port to try after the first one has failed with `error`; `None` for none.
     pub(super) fn after(self, error: ConnectError) -> Option<u8> {
         let goes_on = match error {
-            // All its links are in use, it has broken down, or it does not lead there.
+            // The port's links are all in use, the port has failed, or it has no route to the target.
             ConnectError::NoResources | ConnectError::NoRoute => true,
-            // The peer may be in a container, with another name space of Unix sockets.
+            // The peer may be in a container with another network namespace, which Unix sockets do not cross.
             ConnectError::Refused => self.first == LOCAL,
             ConnectError::UnknownNic | ConnectError::BadEndpoint => false,
         };
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
     use mx_port_base::ports::{DGRAM, ROUTE_WORDS};
 
-    /// The ports of a link in their order. `rdm`: whether that port was opened with the endpoint; *other*: each port that has
-    /// no row of its own.
+    /// Ports of a link in their order. `rdm`: whether that port was opened with the endpoint; *other*: each port
+    /// without a row of its own.
     const TABLE: &str = "
     MX_PORT  address  rdm     this machine  elsewhere
 
@@ -109,7 +109,7 @@ mod tests {
         pub(super) elsewhere: Vec<String>,
     }
 
-    /// All cases, those that a word stands for one by one.
+    /// Returns all cases, with the rows for several ports expanded.
     pub(super) fn cases() -> Vec<Case> {
         let list = |ports: &str| {
             let names = ports.split(',').filter(|name| *name != "none");

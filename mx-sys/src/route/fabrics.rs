@@ -1,13 +1,13 @@
-//! Our calls that are to go over another port than the one on which they begin.
+//! Outgoing connections whose session is to use another port than the one it begins on.
 //!
 //! ```text
-//!   rdm, or dgram over libfabric:  TCP link --met--> moves to the fabric | stays: a line, or the end
-//!   dgram over kernel UDP:         datagrams --no answer--> TCP: a line
+//!   rdm, or dgram over libfabric:  TCP link --connected--> moves to the fabric | stays: logged, or the session ends
+//!   dgram over kernel UDP:         datagrams --no answer--> TCP: logged
 //! ```
 //!
-//! The move itself is the endpoint's. A target that asks for the port by name goes over no other one.
+//! The endpoint performs the move. A target that asks for the port by name uses no other one.
 //!
-//! Owns: what each call asks for, and what has been logged of peers.
+//! Owns: the port that each connection asks for, and what has been logged about peers.
 
 use super::host_port::PortList;
 use crate::nic;
@@ -19,12 +19,12 @@ use mx_proto::{EndpointId, LinkId, Memory, NicId, Target};
 use std::collections::HashMap;
 use std::fmt;
 
-/// The number of the port whose links a fabric's bit stands for.
+/// Returns the number of the port that a fabric's bit stands for.
 pub(super) fn port_of(fabric: u32) -> u8 {
     if fabric == FABRIC_RDM { RDM } else { DGRAM }
 }
 
-/// The bits of the fabrics that are open.
+/// Returns the bits of the open fabrics.
 pub(super) fn open<M: Memory + 'static>(list: &PortList<M>) -> u32 {
     let is_open = |fabric: &u32| {
         let port = list.get(port_of(*fabric));
@@ -33,28 +33,28 @@ pub(super) fn open<M: Memory + 'static>(list: &PortList<M>) -> u32 {
     [FABRIC_RDM, FABRIC_DGRAM].into_iter().filter(is_open).sum()
 }
 
-/// Calls on their way.
+/// Outgoing connections that have not settled on a port.
 #[derive(Debug, Default)]
 pub(super) struct Fabrics {
-    /// By the link on which each of them has begun.
+    /// Connections by the link on which they began.
     calls: HashMap<LinkId, FabricCall>,
     logged: LogLimit<(Peer, u8, FallbackReason)>,
 }
 
-/// A call.
+/// An outgoing connection.
 #[derive(Debug)]
 struct FabricCall {
     target: Target,
-    /// Number of the port that it asks for.
+    /// Number of the port that the target asks for.
     number: u8,
-    /// Its target asks for that port by name: no other one will do.
+    /// Whether the target's address names that port: no fallback.
     strict: bool,
-    /// Provider of a peer that is on another fabric.
+    /// Provider of a peer on another fabric; empty if unknown.
     theirs: String,
 }
 
 impl Fabrics {
-    /// A call has begun on a link.
+    /// Records a connection that begins on `link`.
     pub(super) fn begin(&mut self, link: LinkId, number: u8, (target, strict): (Target, bool)) {
         let theirs = String::new();
         let call = FabricCall {
@@ -66,7 +66,7 @@ impl Fabrics {
         self.calls.insert(link, call);
     }
 
-    /// A link is no more.
+    /// Removes a closed link.
     #[inline]
     pub(super) fn forget(&mut self, link: LinkId) {
         if !self.calls.is_empty() {
@@ -74,7 +74,7 @@ impl Fabrics {
         }
     }
 
-    /// The bit of the fabric that a call asks for; 0: none.
+    /// Returns the bit of the fabric that the connection should move to; 0: none.
     pub(super) fn wanted(&self, link: LinkId) -> u32 {
         match self.calls.get(&link) {
             Some(call) if call.number != link.port() => match call.number {
@@ -85,12 +85,12 @@ impl Fabrics {
         }
     }
 
-    /// Whether a call must go over the port that it asks for.
+    /// Returns whether the connection may use only the port that it asks for.
     pub(super) fn must_move(&self, link: LinkId) -> bool {
         self.calls.get(&link).is_some_and(|call| call.strict)
     }
 
-    /// The peer of a call has sent an address that is none of our fabric.
+    /// Records the provider of a peer whose address is not on this fabric.
     pub(super) fn differs(&mut self, link: LinkId, address: &[u8]) {
         if let Some(call) = self.calls.get_mut(&link)
             && let Some(address) = EndpointAddress::parse(address)
@@ -99,13 +99,13 @@ impl Fabrics {
         }
     }
 
-    /// The session of a call does not move. `ours`: the name of our provider.
+    /// Logs that a connection's session does not move. `ours`: name of this endpoint's provider.
     pub(super) fn decline_move(&mut self, ours: &str, link: LinkId, why: MoveRefusal) {
         let Some(call) = self.calls.remove(&link) else {
             return;
         };
         let trouble = match why {
-            // The peer's own line says more, or the session ends.
+            // The peer logs the reason, or the session ends.
             MoveRefusal::Ended(LinkDown::Closed) => return,
             MoveRefusal::NotOffered => FallbackReason::NoPort,
             MoveRefusal::Differs => FallbackReason::Differs,
@@ -116,15 +116,16 @@ impl Fabrics {
         self.log(&call, ours, trouble);
     }
 
-    /// A link over datagrams is up, or has ended before; then the reason for the endpoint is returned.
+    /// Ends a connection over datagrams: `end` is `None` if its link is up, else the reason why the link ended. Returns
+    /// the reason for the endpoint: for a fallback, [`LinkDown::Elsewhere`].
     ///
-    /// A peer without a dgram port looks the same over UDP as no peer at all; TCP tells the difference.
+    /// Over UDP a peer without a dgram port cannot be told from an absent peer; TCP tells the difference.
     pub(super) fn end_call(&mut self, link: LinkId, end: Option<LinkDown>) -> Option<LinkDown> {
         let call = self.calls.remove(&link)?;
         let end = end?;
         let unheard = matches!(
             end,
-            // The last: it speaks another version there.
+            // `Protocol`: the peer speaks another version on that port.
             LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut | LinkDown::Protocol
         );
         if call.strict || !unheard {
@@ -140,7 +141,7 @@ impl Fabrics {
         Some(LinkDown::Elsewhere(ROUTE_TCP))
     }
 
-    /// Each way of failing once for each peer.
+    /// Logs each reason once per peer.
     fn log(&mut self, call: &FabricCall, ours: &str, trouble: FallbackReason) {
         let (peer, of) = (Peer::of(call.target), name(call.number));
         if !self.logged.is_first((peer, call.number, trouble)) {
@@ -174,7 +175,7 @@ fn name(number: u8) -> &'static str {
     ports::name(number).unwrap_or("no")
 }
 
-/// The address of a peer, as text.
+/// A peer, displayed as its address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Peer(NicId, EndpointId);
 
@@ -194,16 +195,16 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Reasons why a peer is not reached over the port that is asked for.
+/// Reasons why a peer is not reached over the requested port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum FallbackReason {
     /// The peer does not have the fabric.
     NoPort,
     /// The peer is on another fabric, or its address is of another version.
     Differs,
-    /// There is no room for another link, here or there.
+    /// There is no room for another link, on this side or the peer's.
     Full,
-    /// The fabric is not open, or does not take the address.
+    /// The fabric is not open, or rejects the address.
     Failed,
     /// Frames do not get through.
     Unheard,

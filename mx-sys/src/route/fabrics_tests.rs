@@ -1,4 +1,4 @@
-//! Calls of `HostPorts` for a fabric that only exists here.
+//! Connections of `HostPorts` over a fabric that exists only in this test.
 
 use super::host::HostPorts;
 use super::host_port::HostPort;
@@ -25,13 +25,13 @@ use std::any::Any;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Reaching it means that something hangs.
+/// Limit that is reached only if something hangs.
 const LONG: Duration = Duration::from_secs(20);
 
 /// An unknown interface.
 const NOWHERE: NicId = NicId(5);
 
-/// A fabric on which every peer is heard at once, and nothing else is.
+/// A fabric on which every peer answers at once, and nothing else arrives.
 #[derive(Debug, Default)]
 pub(super) struct Double {
     provider: &'static str,
@@ -39,11 +39,11 @@ pub(super) struct Double {
     open: Vec<LinkId>,
     ups: Vec<LinkId>,
     asked: Vec<LinkId>,
-    /// Something has happened in the round.
+    /// Whether anything has happened in the round.
     any: bool,
-    /// The port takes no more links.
+    /// Whether the port rejects new links.
     pub(super) full: bool,
-    /// The time at which anything last came over any link.
+    /// Time at which anything last arrived on any link.
     heard_at: Option<Instant>,
 }
 
@@ -195,7 +195,7 @@ pub(super) fn listening() -> TcpPort {
     TcpPort::open(TcpOptions::new(listen, Box::new(resolve))).unwrap()
 }
 
-/// A resolver for which every machine but [`NOWHERE`] is this one.
+/// Resolves every machine but [`NOWHERE`] to this one.
 pub(super) fn resolve(target: Target) -> Result<SmallVec<[SocketAddr; 2]>, ConnectError> {
     if target.nic == NOWHERE {
         return Err(ConnectError::UnknownNic);
@@ -266,13 +266,13 @@ impl Side {
         )
     }
 
-    /// The fabric that a call is to move to, and whether it must.
+    /// Returns the fabric that a connection is to move to, and whether it must.
     fn asks(&self, link: LinkId) -> (u32, bool) {
         (self.ports.fabrics(link, true), self.ports.must_move(link))
     }
 }
 
-/// Polls both until `a` has been told something, and returns that.
+/// Polls both sides until `a` has received events, and returns them.
 fn told(a: &mut Side, mut b: Option<&mut Side>) -> Vec<SinkCall> {
     let begin = std::time::Instant::now();
     while a.sink.seen.is_empty() {
@@ -314,7 +314,7 @@ fn a_call_begins_over_tcp_and_asks_for_the_fabric() {
     assert!(up.contains(&SinkCall::Up(link)) && up.contains(&SinkCall::Up(called)));
     assert!(b.ports.probe_peer(offered.unwrap(), now));
     assert_eq!(b.fabric_mut().asked, [offered.unwrap()]);
-    // Others may be offered only what is open.
+    // Incoming connections may be offered only what is open.
     let without = Side::new(ROUTE_TCP, None);
     let stranger = LinkId::new(9, 0).at_port(TCP);
     assert_eq!(b.ports.fabrics(stranger, false), FABRIC_RDM);
@@ -375,11 +375,11 @@ fn lazy_port_opens_for_the_first_address_that_needs_it() {
     let link = a.connect(b.target(ROUTE_RDM)).unwrap();
     assert_eq!(a.asks(link), (FABRIC_RDM, true));
     assert!(a.ports.port_of::<Double>().is_some());
-    // It still carries only what asks for it.
+    // The fabric still carries only what asks for it.
     let link = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.asks(link), (0, false));
 
-    // One that is full leaves the peer to TCP.
+    // A full fabric leaves the peer to TCP.
     let mut full = Side::new(ROUTE_RDM, tcp());
     full.fabric_mut().full = true;
     let link = full.connect(b.target(Route::AUTO)).unwrap();

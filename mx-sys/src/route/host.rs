@@ -1,28 +1,28 @@
-//! All ports of a machine behind one.
+//! All ports of an endpoint behind one.
 //!
 //! ```text
-//!   control nest {local, tcp}    data nest {control, loopback, local's links, tcp, dgram, rdm's while
-//!                                           it is armed}
-//!   a link's name says whose it is ([`LinkId::port`])
+//!   control nest {control descriptors of local and tcp, interfaces}
+//!   data nest    {those, loopback, local's links, tcp, dgram, rdm's while it is armed}
+//!   a link's id contains its port ([`LinkId::port`])
 //! ```
 //!
-//! `choice` says which ports may carry a link. A session over rdm is met over TCP and moves (`fabrics`), and so does one
-//! over datagrams where addresses do not follow from host and number.
+//! `choice` decides which ports may carry a link. A session over rdm begins on TCP and moves (`fabrics`), and so does
+//! one over datagrams where addresses do not follow from host and number.
 //!
-//! A port without a link is *quiet*: it is not polled, so that TCP costs nothing to a process that
-//! uses only shared memory. It is polled again when its control descriptor is readable: a sleeping
-//! thread reports that ([`HostPorts::note_control`]), and polls check it within a few milliseconds.
-//! The rdm port may have work without a link, which arming it reports. The dgram port, which has no
-//! control descriptor, is polled now and then for strangers.
+//! A port without a link is *quiet* and is not polled, so that TCP costs nothing in a process that uses only shared
+//! memory. Polling resumes when its control descriptor is readable: a sleeping thread reports that
+//! ([`HostPorts::note_control`]), and polls check for it within a few milliseconds. The rdm port may have work without
+//! a link, which arming it reports. The dgram port, which has no control descriptor, is polled now and then for
+//! strangers.
 //!
 //! The ports follow this machine's interfaces ([`HostPorts::follow_interfaces`]):
 //!
 //! ```text
-//!   the kernel says so, or a connect begins --> other ones?  at once: the list; what had no link
-//!                                                            1 s later: links of what is gone end
+//!   the kernel reports a change, or a connect begins --> addresses differ?  at once: the list; ports without links
+//!                                                                           1 s later: links of lost addresses end
 //! ```
 //!
-//! Everything that differs from port to port is in [`HostPort`].
+//! Every difference between ports is in [`HostPort`].
 //!
 //! Owns: the ports.
 
@@ -71,22 +71,22 @@ const INTERFACES: u8 = 2 * CONTROL;
 /// machine that starts anew takes all of them away for a moment.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Every so many polls look at everything, and not only at links through shared memory that were active
-/// lately: at other ports, which cost system calls, and what is quiet. Where there are no such links every
-/// poll does so, and then every so many look at what is worth less than that.
+/// Every so many polls check every port, and not only the links over shared memory that were recently active: other
+/// ports cost system calls. While there are no such links, every poll checks the ports, and every so many polls the
+/// rest.
 pub(super) const ROUND: u32 = 16;
 
-/// [`ROUND`] while all links go through shared memory, are looked at by each poll, and none waits for room: then only timers and
-/// strangers wait for such a poll.
+/// [`ROUND`] while every link is an active link over shared memory and none waits for room: only timers and strangers
+/// then wait for such a poll.
 pub(super) const LONE_ROUND: u32 = 64;
 
-/// Interval between two checks of quiet ports' control descriptors: the first and the longest. It
-/// doubles while there are no events. Long against the cost of the system call, short against
-/// making a connection; threads that sleep on the descriptors do not wait for it.
+/// Interval between two checks of quiet ports' control descriptors: the shortest, doubled while there are no events,
+/// and the longest. Long against the cost of the system call, short against connection setup; threads that sleep on the
+/// descriptors do not wait for it.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
-/// Packets in a row, without a round between them, that leave at once although they might be held: one or two more gain nothing by
-/// it, as they would wake the helper thread.
+/// Number of packets in a row, without a round between them, sent at once although they might be held: holding one or
+/// two would only wake the helper thread.
 const SENT_AT_ONCE: u8 = 2;
 
 /// The ports of one endpoint.
@@ -98,49 +98,49 @@ pub struct HostPorts<M = UserMemory> {
     pub(super) ports: PortList<M>,
     pub(super) fabrics: Fabrics,
     interface: Interface,
-    /// The device that options ask for.
+    /// Device that the options ask for.
     device: Device,
-    /// Wakes this endpoint; the list itself is the process's.
+    /// Notifies this endpoint of changes; the list of interfaces itself is the process's.
     watch: Watch,
     _watching: Watching,
-    /// The number of changes of the interfaces when the ports were last told.
+    /// Number of changes of the interfaces when the ports were last told.
     followed: u64,
-    /// From then on what is gone will not come back.
+    /// Time from which lost addresses count as gone; `None` if none is missing.
     settled_at: Option<Instant>,
     secret: Option<Secret>,
-    /// The next poll looks at the control descriptors.
+    /// Whether the next poll checks the control descriptors.
     pub(super) look: bool,
-    /// The kernel has just told what there is: the next poll does not ask.
+    /// Whether the kernel has just reported the ready descriptors, so that the next poll need not ask.
     pub(super) told: bool,
-    /// Polls so far. A sleeper begins with one that is a round. 0 for ever once descriptors are lost.
+    /// Number of polls. A sleeper's next poll is a round. Stays 0 once descriptors are lost.
     pub(super) turn: u32,
-    /// [`ROUND`] or [`LONE_ROUND`], less one.
+    /// Mask of `turn` for rounds: [`ROUND`] or [`LONE_ROUND`], less one; 0 while packets are held.
     pub(super) round_mask: u32,
-    /// The host has closed descriptors: they are used no more.
+    /// Whether the host has closed descriptors: they are no longer used.
     pub(super) lost: bool,
     next_look: Instant,
     look_every: Duration,
-    /// All ports that are not quiet are armed ...
+    /// Whether all ports that are not quiet are armed.
     armed: bool,
-    /// ... and more has been done with them since than sending through shared memory.
+    /// Whether anything but sending whole packets over shared memory has happened since.
     pub(super) touched: bool,
-    /// Small packets may be held ([`LinkControl::hold`]).
+    /// Whether small packets may be held ([`LinkControl::hold`]).
     may_hold: bool,
-    /// Packets since the last round, without those over shared memory; the first ones are not held.
+    /// Number of packets since the last round, without those over shared memory; the first ones are not held.
     pub(super) sends: u8,
-    /// A port holds packets.
+    /// Whether a port holds packets.
     pub(super) holds: bool,
     control: Epoll,
     data: Epoll,
     pub(super) round: Round,
-    /// No other data nest of this process has it.
+    /// Number of the data nest, unique in this process.
     number: u64,
 }
 
-/// Data nests so far.
+/// Number of data nests made so far.
 static NESTS: AtomicU64 = AtomicU64::new(0);
 
-/// The limits of a link of a port that is not open.
+/// Limits of a link whose port is not open.
 const NO_LIMITS: Limits = Limits {
     packet_max: PACKET_LEAST,
     streamed_max: 0,
@@ -152,7 +152,7 @@ const NO_LIMITS: Limits = Limits {
 };
 
 impl<M: Memory + 'static> HostPorts<M> {
-    /// Puts opened ports together; [`HostPorts::open`] opens them.
+    /// Combines opened ports; [`HostPorts::open`] opens them.
     pub(super) fn new(
         own: Identity,
         policy: Route,
@@ -206,18 +206,18 @@ impl<M: Memory + 'static> HostPorts<M> {
         Ok(all)
     }
 
-    /// Keeps to an interface and a device that were asked for, of which the interfaces of each time have to be found.
+    /// Stores the interface and the device asked for; the actual ones are looked up after each change.
     pub(super) fn stay_under(&mut self, interface: Interface, device: Device) {
         (self.interface, self.device) = (interface, device);
     }
 
-    /// From now on peers have to know this.
+    /// Requires peers to know this secret.
     pub(super) fn keep(&mut self, secret: Secret) {
         self.secret = Some(secret);
     }
 
-    /// Settings for the endpoint on these ports: with a key of its own, and with what its peers have to
-    /// know. Fails when the kernel has no random numbers.
+    /// Returns the settings of the endpoint on these ports: `settings` with a random key and the secret. Fails if the
+    /// kernel has no random numbers.
     pub fn endpoint_config(&self, settings: &Config) -> io::Result<Config> {
         Ok(Config {
             key: Key(random::key()?),
@@ -226,16 +226,15 @@ impl<M: Memory + 'static> HostPorts<M> {
         })
     }
 
-    /// The identity of this endpoint.
+    /// Returns the identity of this endpoint.
     pub fn identity(&self) -> Identity {
         self.own
     }
 
-    /// The thread that slept in the data nest was given exactly these tokens, so the next poll need
-    /// not ask the kernel.
+    /// Passes on the ready tokens of a sleep in the data nest, so that the next poll need not ask the kernel.
     pub fn note_ready(&mut self, tokens: &[u64]) {
         if tokens.is_empty() {
-            // The time was up: something is due.
+            // The sleep timed out: a timer is due, and descriptors may be ready, too.
             return;
         }
         let mut tcp = false;
@@ -256,51 +255,51 @@ impl<M: Memory + 'static> HostPorts<M> {
         }
     }
 
-    /// The data nest, which is an epoll instance, and its number.
+    /// Returns the data nest, an epoll instance, and its number.
     pub fn set(&self) -> (RawFd, u64) {
         (self.data.raw(), self.number)
     }
 
-    /// False when the host has closed descriptors, as far as those tell that every endpoint has.
+    /// Returns false if the host has closed descriptors, as far as those tell that every endpoint has.
     pub fn is_intact(&self) -> bool {
         !self.lost && self.control.is_intact() && self.ports.tcp.is_intact()
     }
 
-    /// Returns whether the ports are used no more ([`HostPorts::lose`]).
+    /// Returns whether the ports are out of use ([`HostPorts::lose`]).
     pub fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// Gives up the ports, whose descriptors the host has closed: they go nowhere from now on, and make no
-    /// system call.
+    /// Stops using the ports, whose descriptors the host has closed: from now on they carry nothing and make no system
+    /// call.
     pub fn lose(&mut self) {
-        // Each poll comes to where it finds that.
+        // With `turn` 0 every poll begins a round, which notices `lost`.
         (self.lost, self.look, self.turn) = (true, true, 0);
     }
 
-    /// The number of polls; a little more, as some numbers are skipped.
+    /// Returns the number of polls; a little more, because arming skips numbers.
     #[inline]
     pub fn turn(&self) -> u32 {
         self.turn
     }
 
-    /// The TCP port peers find this endpoint at.
+    /// Returns the TCP port on which peers reach this endpoint.
     pub fn tcp_port(&self) -> u16 {
         self.ports.tcp.local_port()
     }
 
-    /// Returns the port of that type, if it is open.
+    /// Returns the port of type `P`, if open.
     pub fn port_of<P: Any>(&self) -> Option<&P> {
         let mut ports = self.ports.iter();
         ports.find_map(|(_, port)| (port as &dyn Any).downcast_ref())
     }
 
-    /// Returns the figures of a link, for tools, if it goes over a network.
+    /// Returns the transport statistics of a link over a network, for tools; `None` over shared memory.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         self.ports.get(link.port())?.figures(link, now)
     }
 
-    /// Returns what is counted of all ports.
+    /// Returns the counters of all ports.
     pub fn view(&self) -> PortView<'_> {
         let mut view = PortView {
             links: self.link_count(),
@@ -313,16 +312,16 @@ impl<M: Memory + 'static> HostPorts<M> {
         view
     }
 
-    /// The largest message that goes with its data over whichever port is open.
+    /// Returns the largest message that every open port sends eagerly, in bytes.
     pub fn eager_max(&self) -> usize {
-        // A port's links all carry the same.
+        // All links of a port have the same limits.
         let link = LinkId::new(0, 0);
         let ports = self.ports.iter();
         let all = ports.map(|(_, port)| port.limits(link).eager_max());
         all.min().unwrap_or(NO_LIMITS.packet_max)
     }
 
-    /// The port that carries the packets of a link, to which something is done.
+    /// Returns the port of a link, and notes that it is used.
     fn carrier(&mut self, link: LinkId) -> Option<&mut dyn HostPort<M>> {
         self.carrier_of(link.port())
     }
@@ -332,7 +331,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         self.ports.get_mut(number)
     }
 
-    /// [`Port::send`] of whatever has not a link of the local port.
+    /// Implements [`Port::send`] for links of every port but local.
     #[inline(never)]
     fn send_elsewhere(
         &mut self,
@@ -349,7 +348,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         port.send(link, header, body)
     }
 
-    /// Sends a packet that may be held.
+    /// Sends a packet that the port may hold.
     fn send_or_hold(
         &mut self,
         link: LinkId,
@@ -361,19 +360,19 @@ impl<M: Memory + 'static> HostPorts<M> {
         let sent = port.send(link, header, body);
         port.hold(false);
         if port.holds() {
-            // The next poll is a round.
+            // Make the next poll a round.
             (self.holds, self.round_mask) = (true, 0);
         }
         sent
     }
 
-    /// Whether so much was sent since the last round, not over shared memory, that the next packet may be held.
+    /// Returns whether enough packets were sent since the last round, shared memory apart, for the next one to be held.
     #[inline(always)]
     pub fn sends_in_a_row(&self) -> bool {
         self.sends >= SENT_AT_ONCE
     }
 
-    /// Sends the packets that are held.
+    /// Sends the packets that the ports hold.
     pub(super) fn end_batches(&mut self) {
         if std::mem::take(&mut self.holds) {
             for (_, port) in self.ports.iter_mut() {
@@ -382,8 +381,8 @@ impl<M: Memory + 'static> HostPorts<M> {
         }
     }
 
-    /// Starts a link over the port of that number, which is opened if it can be. `strict`: a link that does not come up is not
-    /// made over another port.
+    /// Starts a link over port `number`, opening the port if necessary. `strict`: no fallback if the link does not come
+    /// up.
     fn connect_over(
         &mut self,
         number: u8,
@@ -418,8 +417,8 @@ impl<M: Memory + 'static> HostPorts<M> {
 
     fn arm_port(&mut self, number: u8) -> bool {
         let quiet = self.ports.is_quiet(number);
-        // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
-        // may come all the same, for a link that is gone; its descriptor would stay readable.
+        // A quiet port with a control descriptor has no link and needs no arming. Over a fabric, frames may still
+        // arrive for a link that has closed, and would keep the data descriptor readable.
         let may_sleep = |port: &mut dyn HostPort<M>| {
             (quiet && port.descriptors().control.is_some()) || port.arm()
         };
@@ -430,7 +429,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         ready
     }
 
-    /// If this machine's interfaces have changed, so many times by now, the ports are told.
+    /// Tells the ports if this machine's interfaces have changed since. `changes`: number of changes so far.
     fn follow_interfaces(&mut self, now: Instant, changes: u64) {
         if changes == self.followed {
             return;
@@ -441,7 +440,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         self.tell_ports(false);
     }
 
-    /// Tells the ports of this machine's interfaces. `settled`: addresses that were gone a while ago are gone for good.
+    /// Tells the ports this machine's interfaces. `settled`: addresses lost a while ago will not come back.
     fn tell_ports(&mut self, settled: bool) {
         self.touched = true;
         let (interfaces, device) = (nic::interfaces(), self.interface.device(&self.device));
@@ -451,7 +450,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         self.ports.unquiet(u16::MAX);
     }
 
-    /// Polls that are not an everyday matter: looking at what is quiet, and at interfaces.
+    /// Checks what does not concern every poll: control descriptors of quiet ports, and interfaces.
     #[cold]
     pub(super) fn poll_quiet_ports(&mut self, now: Instant) {
         if self.settled_at.take_if(|at| *at <= now).is_some() {
@@ -499,14 +498,15 @@ fn join<M: Memory + 'static>(
 }
 
 impl<M> HostPorts<M> {
-    /// Whether polls look at memory alone nearly always; without active links through memory they make system calls.
+    /// Returns whether polls nearly always read memory only. Without active links over shared memory they make system
+    /// calls.
     pub fn looks_at_memory(&self) -> bool {
         self.ports.local.as_ref().is_some_and(LocalPort::has_active)
     }
 }
 
 impl HostPorts {
-    /// The name of the port that carries `link`, for people.
+    /// Returns the name of the port that carries `link`, for messages.
     pub fn port_name(link: LinkId) -> &'static str {
         ports::name(link.port()).unwrap_or("no port")
     }
@@ -648,7 +648,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
 
     fn link_origin(&self, link: LinkId, claimed: &Identity) -> LinkOrigin {
         let _off = CancellationDisabled::new();
-        // The port has compared the users.
+        // The port has compared the users already.
         let user_has = |_user: u32| {
             let endpoint = self.ports.local.as_ref().and_then(|it| it.endpoint(link));
             endpoint == Some(claimed.endpoint.0)
@@ -692,7 +692,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn monitor(&mut self, link: LinkId, wanted: bool) {
-        // The others notice dead peers by themselves.
+        // The other ports detect dead peers by themselves.
         if let Some(lazy) = self.ports.lazy_mut(link.port())
             && let Some(port) = &mut lazy.port
         {
@@ -735,7 +735,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
 
     fn send_held(&mut self) {
         let _off = CancellationDisabled::new();
-        // The endpoint's own are no messages in a row.
+        // Packets that the endpoint holds are not messages in a row.
         self.sends = 0;
         self.end_batches();
     }
@@ -747,8 +747,8 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         }
         self.end_batches();
         self.turn |= LONE_ROUND - 1;
-        // A sleeper stays armed while other threads post; arming again costs system calls, and a
-        // packet that shared memory took whole changes nothing about it.
+        // A sleeper stays armed while other threads post. Arming again would cost system calls, and a packet that
+        // shared memory took whole does not change the armed state.
         if self.armed && !self.touched && !self.look {
             return true;
         }
@@ -820,7 +820,7 @@ impl<M: Memory + 'static> Port<M> for HostPorts<M> {
     }
 
     fn remote_memory(&mut self, link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
-        // It turns cancellation off by itself.
+        // The port disables thread cancellation itself.
         self.carrier(link)?.remote_memory(link)
     }
 }

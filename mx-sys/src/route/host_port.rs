@@ -1,4 +1,4 @@
-//! Tasks of each port for an endpoint beside carrying packets: the table of ports, in code.
+//! Functions of each port for an endpoint beside carrying packets.
 //!
 //! ```text
 //!   HostPorts --- number ---> dyn HostPort: begin a link, turns, origin, figures, counters, interfaces
@@ -29,12 +29,12 @@ use mx_proto::{Counter, Instant, LinkId, Memory, Route, Target};
 use std::any::Any;
 use std::io;
 
-/// A port to which nothing is sent (RFC 863).
+/// UDP port of the discard service (RFC 863), for a route lookup.
 const DISCARD: u16 = 9;
 
 /// A port of an endpoint.
 pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
-    /// Begins a link. `fallback`: the route of another port over which the link is made if it does not come up.
+    /// Begins a link. `fallback`: route of the other port that is tried if the link does not come up.
     fn begin_link(
         &mut self,
         target: Target,
@@ -44,17 +44,19 @@ pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
         self.connect(target, now)
     }
 
-    /// Returns the provider's name if sessions over this port are met over TCP and move to its links.
+    /// Returns the provider's name if sessions begin on TCP and move to this port's links.
     fn fabric(&self) -> Option<&str> {
         None
     }
 
-    /// Whether a session with a target may move to this port's fabric, as far as can be told before it is met.
+    /// Returns whether a session with a target may move to this port's fabric, as far as that is known before it is
+    /// connected.
     fn may_move(&mut self, _target: Target, _now: Instant) -> bool {
         true
     }
 
-    /// Makes an end of a link for a peer from there, if there has to be one before it is used. Returns our address.
+    /// Offers a peer at `from` a link. Returns this endpoint's address, and the link if its end has to exist before the
+    /// peer connects.
     fn offer_link(
         &mut self,
         _from: Origin,
@@ -63,18 +65,18 @@ pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
         Err(MoveRefusal::Failed)
     }
 
-    /// Begins a link to the peer that has offered this address.
+    /// Connects to the peer that has offered `address`.
     fn call_offered(&mut self, _address: &[u8], _now: Instant) -> Result<LinkId, MoveRefusal> {
         Err(MoveRefusal::Failed)
     }
 
-    /// Lets sleepers on `nest` wait for this port, as `member`.
+    /// Adds the port's descriptors to `nest`, as `member`, for sleepers.
     fn wake_through(&mut self, nest: &Epoll, member: u8) -> io::Result<()> {
         nest.join(member, self.descriptors().data)
     }
 
-    /// Whether the port has a turn in a round. `every`: each port that may have work has one; `any`: something has
-    /// happened in this round.
+    /// Returns whether the port is polled in a round. `every`: the round includes each port that may have work; `any`:
+    /// an event has happened in this round.
     fn has_turn(&self, quiet: bool, _every: bool, _any: bool) -> bool {
         !quiet
     }
@@ -82,34 +84,34 @@ pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
     /// Returns the origin of a link, or the address it was made to.
     fn origin(&self, link: LinkId) -> Origin;
 
-    /// Returns the figures of a link, for tools, if it goes over a network.
+    /// Returns the transport statistics of a link over a network, for tools.
     fn figures(&self, _link: LinkId, _now: Instant) -> Option<LinkFigures> {
         None
     }
 
-    /// [`Rounds::body`], as bytes.
+    /// Returns [`Rounds::body`] as bytes.
     fn bytes(&self) -> &[u8];
 
-    /// Follows a change of the interfaces: those of now, and the device that ports over a fabric are to use. `settled`:
-    /// addresses that are gone will not come back.
+    /// Handles a change of the interfaces. `interfaces`: the current ones; `device`: the device for ports over a
+    /// fabric; `settled`: lost addresses will not come back.
     fn follow(&mut self, _interfaces: &Interfaces, _device: &Device, _settled: bool) {}
 
-    /// Copies the counters to their place.
+    /// Copies the port's counters into `view`.
     fn count<'a>(&'a self, _view: &mut PortView<'a>) {}
 }
 
-/// The ports of one endpoint, by number, and which of them are quiet.
+/// The ports of one endpoint by number, and which of them are quiet.
 #[derive(Debug)]
 pub(super) struct PortList<M> {
-    /// `None` where Unix sockets cannot be had. A field of its own: sends and polls are inlined down to the ring.
+    /// `None` without Unix sockets. A separate field: sends and polls are inlined down to the ring.
     pub(super) local: Option<LocalPort>,
-    /// A field of its own: sessions are met over this port.
+    /// A separate field: sessions over a fabric begin on this port.
     pub(super) tcp: TcpPort,
-    /// A field of its own: every poll asks whether this port has anything.
+    /// A separate field: every poll checks whether this port has events.
     pub(super) loopback: LoopbackPort,
-    /// All others, by number from [`RDM`] on.
+    /// The other ports, by number from [`RDM`] on.
     pub(super) lazy: [Lazy<M>; LAZY],
-    /// Bits of the ports that are quiet, by number.
+    /// Bits of the quiet ports, by number.
     quiet: u16,
 }
 
@@ -117,7 +119,7 @@ pub(super) struct PortList<M> {
 pub(super) const LAZY: usize = PORTS.len() - RDM as usize;
 
 impl<M: Memory + 'static> PortList<M> {
-    /// Puts opened ports together. `lazy` in the order of their numbers; what it does not have cannot be had.
+    /// Combines opened ports. `lazy`: in the order of their numbers; missing ones are never opened.
     pub(super) fn new(
         local: Option<LocalPort>,
         tcp: TcpPort,
@@ -134,7 +136,7 @@ impl<M: Memory + 'static> PortList<M> {
         })
     }
 
-    /// A port by its number ([`LinkId::port`]), if it is open.
+    /// Returns the open port of that number ([`LinkId::port`]).
     pub(super) fn get(&self, number: u8) -> Option<&dyn HostPort<M>> {
         match number {
             LOCAL => self.local.as_ref().map(|port| port as _),
@@ -144,7 +146,7 @@ impl<M: Memory + 'static> PortList<M> {
         }
     }
 
-    /// A port by its number, if it is open, to do something with it.
+    /// Returns the open port of that number.
     pub(super) fn get_mut(&mut self, number: u8) -> Option<&mut dyn HostPort<M>> {
         match number {
             LOCAL => self.local.as_mut().map(|port| port as _),
@@ -154,18 +156,18 @@ impl<M: Memory + 'static> PortList<M> {
         }
     }
 
-    /// A port that may be opened later, by its number.
+    /// Returns the port of that number that may be opened later.
     pub(super) fn lazy_mut(&mut self, number: u8) -> Option<&mut Lazy<M>> {
         self.lazy.get_mut(lazy_index(number))
     }
 
-    /// All ports that are open, with their numbers.
+    /// Iterates over the open ports with their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u8, &dyn HostPort<M>)> {
         let open = |number| Some((number, self.get(number)?));
         (0..PORTS.len() as u8).filter_map(open)
     }
 
-    /// All ports that are open, to do something with them.
+    /// Iterates over the open ports with their numbers.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u8, &mut dyn HostPort<M>)> {
         let local = self.local.as_mut().map(|port| (LOCAL, port as _));
         let always: [(u8, &mut dyn HostPort<M>); 2] =
@@ -175,7 +177,7 @@ impl<M: Memory + 'static> PortList<M> {
         local.into_iter().chain(always).chain(lazy)
     }
 
-    /// Whether no port but local has anything to look at, as far as is known.
+    /// Returns whether no port but local needs polling, as far as is known.
     pub(super) fn are_others_quiet(&self) -> bool {
         self.is_quiet(TCP) && self.lazy.iter().all(|lazy| lazy.port.is_none())
     }
@@ -188,12 +190,12 @@ impl<M: Memory + 'static> PortList<M> {
         self.quiet = self.quiet & !(1 << number) | u16::from(quiet) << number;
     }
 
-    /// Ends the quiet of the ports with these bits.
+    /// Clears the quiet bits of these ports.
     pub(super) fn unquiet(&mut self, bits: u16) {
         self.quiet &= !bits;
     }
 
-    /// Makes a port quiet whose poll found nothing (`some` is false), if it has no link and no deadline.
+    /// Makes a port quiet after a poll without events (`some` is false) if it has no link and no deadline.
     pub(super) fn note_poll(&mut self, number: u8, some: bool) {
         let idle = |port: &dyn HostPort<M>| port.link_count() == 0 && port.deadline().is_none();
         let quiet = !some && self.get(number).is_none_or(idle);
@@ -235,7 +237,7 @@ impl<M: Memory> HostPort<M> for LocalPort {
 }
 
 impl<M: Memory> HostPort<M> for TcpPort {
-    /// Looks at sockets where nothing else has happened, or now and then: each look is a system call.
+    /// Checks sockets if nothing else has happened, or occasionally: each check is a system call.
     fn has_turn(&self, quiet: bool, every: bool, any: bool) -> bool {
         !quiet && (every || !any)
     }
@@ -284,7 +286,7 @@ impl<M: Memory> HostPort<M> for RdmPort {
 
     fn may_move(&mut self, target: Target, now: Instant) -> bool {
         if let Some(mut peer) = nic::address(target.nic) {
-            // The route there counts; nothing is sent.
+            // Only the route to the peer counts; nothing is sent.
             peer.set_port(DISCARD);
             self.face(peer);
         }
@@ -311,7 +313,8 @@ impl<M: Memory> HostPort<M> for RdmPort {
         self.wake_through(nest.as_fd())
     }
 
-    /// Returns no origin: an address of a fabric proves nothing about an interface, and no peer is met there.
+    /// Returns no origin: an address of a fabric proves nothing about an interface, and sessions do not begin on this
+    /// port.
     fn origin(&self, _link: LinkId) -> Origin {
         Origin::Unknown
     }
@@ -351,7 +354,7 @@ impl<M: Memory> HostPort<M> for DgramPort {
         dgram::wake_through(self, nest, member)
     }
 
-    /// Looks now and then for strangers, too: no control descriptor says that there are some.
+    /// Polls occasionally for strangers, too: no control descriptor reports them.
     fn has_turn(&self, quiet: bool, every: bool, any: bool) -> bool {
         every || !(any || quiet)
     }
@@ -378,7 +381,7 @@ impl<M: Memory> HostPort<M> for DgramPort {
     }
 }
 
-/// The counters of all ports, by port, in the order they are shown.
+/// Counters of all ports, by port, in the order in which they are shown.
 macro_rules! port_view {
     ($($port:ident: $stats:ident,)+) => {
         /// Counters of an endpoint's ports; zeros for those that are not open.
@@ -390,16 +393,16 @@ macro_rules! port_view {
             )+
             /// Name of the rdm port's provider; empty while that port is not open.
             pub provider: &'a str,
-            /// Bits of all ports that are open.
+            /// Bits of the open ports.
             pub(crate) open: u32,
-            /// Number of links of all of them.
+            /// Number of links of all ports.
             pub links: usize,
         }
 
         const COUNT: usize = 0 $(+ $stats::COUNTERS.len())+;
 
         impl PortView<'_> {
-            /// Names of the counters of all ports.
+            /// Counters of all ports: labels and descriptions.
             pub const COUNTERS: [Counter; COUNT] = joined(&[$(&$stats::COUNTERS),+]);
 
             /// Returns the values of all counters, in the order of [`Self::COUNTERS`].

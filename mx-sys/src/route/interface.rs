@@ -1,11 +1,11 @@
-//! The interface of this machine that an endpoint is under, for ports that have to choose one.
+//! The interface of this machine for ports that have to choose one.
 //!
 //! ```text
 //!   asked for                      used
 //!     to listen there only         that address (bind)
 //!     an address in the name       that interface, as soon as this machine has it
-//!     a board                      the n-th interface of now
-//!     nothing                      none in particular: the first in their order that can be used
+//!     a board                      the current n-th interface
+//!     nothing                      no particular one: the first usable in their order
 //! ```
 //!
 //! Out of scope: listening.
@@ -15,7 +15,7 @@ use crate::nic;
 use mx_port_rdm::Device;
 use std::net::IpAddr;
 
-/// The interface that was asked for, in words and numbers.
+/// The interface asked for, by address or number.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Interface {
     only: Option<IpAddr>,
@@ -32,15 +32,15 @@ impl Interface {
         }
     }
 
-    /// Its address, if one has been asked for. Of an address that this machine does not have yet, the board
-    /// that was given with it.
+    /// Returns the address asked for; `None` if none was. For an address that this machine does not have (yet), that of
+    /// the board given with it.
     pub(super) fn address(&self) -> Option<IpAddr> {
         let named = self.address.filter(|address| nic::has(*address));
         let of_board = || nic::board_address(self.board?);
         self.only.or(named).or_else(of_board)
     }
 
-    /// For a port with a device. Options that say which one are obeyed.
+    /// Returns the device for a port over a fabric. Options that name one take precedence.
     pub(super) fn device(&self, options: &Device) -> Device {
         match options.bind {
             Some(_) => options.clone(),
@@ -69,7 +69,7 @@ mod tests {
             (None, None, Some(0), Some(first)),
             (None, None, Some(700), None),
             (None, Some(ip("127.0.0.3")), Some(0), Some(ip("127.0.0.3"))),
-            // Not there yet.
+            // An address that this machine does not have yet.
             (None, Some(elsewhere), Some(0), Some(first)),
             (None, Some(elsewhere), None, None),
             (

@@ -6,19 +6,19 @@ use mx_proto::Memory;
 use mx_proto::port::ConnectError;
 use std::{fmt, io};
 
-/// Opens a port, or says in the log why it cannot be had.
+/// Opens a port; logs the reason and returns `None` on failure.
 type Later<M> = Box<dyn FnOnce() -> Option<Box<dyn HostPort<M>>> + Send>;
 
-/// The port, or the way to it.
+/// An open port, or the function that opens it.
 pub(super) struct Lazy<M> {
     pub(super) port: Option<Box<dyn HostPort<M>>>,
-    /// The port was opened with the endpoint: it carries what may take any route.
+    /// Whether the port was opened with the endpoint, so that targets without a route of their own may use it.
     pub(super) offered: bool,
     later: Option<Later<M>>,
 }
 
 impl<M: Memory + 'static> Lazy<M> {
-    /// A port that is open already.
+    /// Holds an open port.
     pub(super) fn open(port: impl HostPort<M>) -> Self {
         Self {
             port: Some(Box::new(port)),
@@ -27,8 +27,8 @@ impl<M: Memory + 'static> Lazy<M> {
         }
     }
 
-    /// A port that is opened for an address that asks for it, if it can be. Any call may come to this, with less stack than
-    /// opening takes.
+    /// Holds a function that opens the port for an address that asks for it. Runs on a thread of its own: any call may
+    /// come to this, with less stack than opening takes.
     pub(super) fn later<P: HostPort<M>, E: fmt::Display + Send>(
         name: &'static str,
         open: impl FnOnce() -> Result<P, E> + Send + 'static,
@@ -52,7 +52,7 @@ impl<M: Memory + 'static> Lazy<M> {
         }
     }
 
-    /// No port, and none later.
+    /// Holds no port, now or later.
     pub(super) fn never() -> Self {
         Self {
             port: None,
@@ -61,7 +61,7 @@ impl<M: Memory + 'static> Lazy<M> {
         }
     }
 
-    /// The port. If it is opened now, `wake` has sleepers wait for it.
+    /// Returns the port, opening it if necessary. `wake` adds a newly opened port to the sleepers' descriptors.
     pub(super) fn get(
         &mut self,
         name: &str,

@@ -1,11 +1,11 @@
-//! The name of a link's peer, from the link's origin.
+//! The identity of a link's peer, from the link's origin.
 //!
 //! ```text
-//!   origin                     its interface
-//!   oneself                    our own
-//!   a user of this machine     this machine's, if the endpoint it says is that user's
+//!   origin                     interface of the peer
+//!   this endpoint              our own
+//!   a user of this machine     this machine's, if the claimed endpoint is that user's
 //!   an address of this one     this machine's
-//!   another address            that address's, unless its id is another one's (IPv6)
+//!   another address            that address's, unless its id belongs to another one (IPv6)
 //!   the port cannot tell       none: refused
 //! ```
 //!
@@ -17,8 +17,8 @@ use mx_proto::origin::{LinkOrigin, Source};
 use mx_proto::{Identity, NetworkId, NicId};
 use std::net::Ipv6Addr;
 
-/// The peer of a link from `origin`, as the endpoint `own` sees it. `user_has`: whether
-/// the endpoint of this machine that the peer says it is is one of that user's.
+/// Returns the origin of a link as the endpoint `own` sees it. `user_has`: whether the endpoint of this machine that
+/// the peer claims to be belongs to that user.
 pub(super) fn link_origin(
     origin: Origin,
     own: &Identity,
@@ -48,7 +48,7 @@ pub(super) fn link_origin(
     }
 }
 
-/// The text of a place for the log ([`mx_proto::Config::name_of`]).
+/// Formats a place for the log ([`mx_proto::Config::name_of`]).
 pub(crate) fn name_of(place: NetworkId) -> String {
     let nic = match place {
         NetworkId::Nic(nic) => nic,
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// Ids of IPv6 addresses are hashes that can be inverted: both have the same.
+    /// Ids of IPv6 addresses are hashes that can be inverted: these addresses have the same id.
     const VICTIM: &str = "[2001:db8:1::10]:1";
     const TWINS: [&str; 2] = [
         "[2001:db8:66:0:b51:268:ccb7:c837]:1",
@@ -121,7 +121,7 @@ mod tests {
         assert!(twins.iter().all(|twin| nic::id_of_address(twin.ip()) == id));
         let own = own();
         let from = |address| link_origin(Origin::Address(address), &own, |_| false).nic;
-        // The first to come has it ...
+        // The first address to connect has the id ...
         assert_eq!(from(twins[0]), Some(id));
         assert_eq!(from(victim), None);
         // ... until the address is resolved.

@@ -1,4 +1,4 @@
-//! The port to oneself: a queue inside the endpoint.
+//! The port from an endpoint to itself: a queue.
 //!
 //! ```text
 //!            link A (connect)                link B (its other end)
@@ -9,10 +9,10 @@
 //!            next --> Up, Packet, Part, Down
 //! ```
 //!
-//! Both ends of a link belong to the same endpoint; the other end begins with its first packet,
-//! like a stranger's. Bodies are copied into buffers that are reused.
+//! Both ends of a link belong to the same endpoint. The endpoint learns of the far end by its first packet, as with
+//! an unknown peer. Bodies are copied into buffers that are reused.
 //!
-//! Owns: the packets under way, at most about [`LINK_BYTES`] for each direction of a link.
+//! Owns: the packets in flight, at most about [`LINK_BYTES`] for each direction of a link.
 //! Out of scope: addresses.
 //! Cost: no system call, and no allocation once the buffers have grown.
 
@@ -29,10 +29,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Bodies under way in one direction of a link at which it takes no more.
+/// Bytes in flight from which a direction of a link accepts no more packets.
 pub const LINK_BYTES: usize = 1 << 20;
 
-/// Packets under way in one direction of a link at which it takes no more.
+/// Packets in flight from which a direction of a link accepts no more.
 const LINK_PACKETS: usize = 4096;
 
 const LIMITS: Limits = Limits {
@@ -45,7 +45,7 @@ const LIMITS: Limits = Limits {
     data_links: 0,
 };
 
-/// Buffers kept for the next packets, and how large they may be to be kept.
+/// Maximum number of buffers kept for reuse, and the capacity in bytes up to which one is kept.
 const SPARE_BUFFERS: usize = 64;
 const SPARE_BYTES: usize = 256 << 10;
 
@@ -55,16 +55,16 @@ pub struct LoopbackPort {
     ends: Table<LinkId, End>,
     queue: VecDeque<Event>,
     spare: Vec<Vec<u8>>,
-    /// Events that may still be given out in this round, and whether there has been one.
+    /// Events that this round may still return, and whether there has been one.
     left: usize,
     any: bool,
-    /// The packet that has been given out last.
+    /// Packet returned last.
     lent: Option<Packet>,
-    /// Its body has been read.
+    /// Whether its body has been read into a place.
     placed: bool,
-    /// A thread may sleep; the next event rings the doorbell.
+    /// Whether a thread may sleep; the next event rings the doorbell.
     armed: bool,
-    /// The doorbell has been rung and not silenced since.
+    /// Whether the doorbell has been rung and not silenced since.
     rung: bool,
     doorbell: EventFd,
 }
@@ -72,14 +72,14 @@ pub struct LoopbackPort {
 /// An end of a link.
 #[derive(Debug)]
 struct End {
-    /// The other one. It may be gone already.
+    /// The other end, which may be closed already.
     other: LinkId,
-    /// The endpoint knows of it.
+    /// Whether the endpoint knows this end.
     known: bool,
-    /// Bytes under way from here.
+    /// Bytes in flight from this end.
     bytes: usize,
     packets: usize,
-    /// A sender was told to wait.
+    /// Whether a sender was told to wait.
     blocked: bool,
 }
 
@@ -100,7 +100,7 @@ struct Packet {
 }
 
 impl LoopbackPort {
-    /// No links yet. Fails when there is no descriptor left for its doorbell.
+    /// Makes a port without links. Fails if no descriptor is left for the doorbell.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             ends: Table::default(),
@@ -116,7 +116,7 @@ impl LoopbackPort {
         })
     }
 
-    /// True when nothing is under way, so that polling is useless.
+    /// Returns whether nothing is in flight, so that polling is useless.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty()
@@ -136,7 +136,7 @@ impl LoopbackPort {
     fn push(&mut self, event: Event) {
         self.queue.push_back(event);
         if self.armed {
-            // A sleeper polls when it wakes, so one ring does for all that follows.
+            // A sleeper polls after waking, so one ring covers all later events.
             self.armed = false;
             self.rung = true;
             self.doorbell.ring();
@@ -150,7 +150,7 @@ impl LoopbackPort {
         }
     }
 
-    /// A packet has been taken: its sender has room again.
+    /// Frees a consumed packet's share of its sender's limits.
     fn landed(&mut self, Packet { from, body, .. }: Packet) {
         let bytes = body.len();
         self.recycle(body);
@@ -165,7 +165,7 @@ impl LoopbackPort {
         }
     }
 
-    /// Returns the event that a queued one comes to by now, if any.
+    /// Returns the event that a queued one leads to by now; `None` if its link is closed.
     fn take(&mut self, event: Event) -> Option<PortEvent> {
         match event {
             Event::Up(link) => self.ends.get(link).map(|_| PortEvent::Up(link)),

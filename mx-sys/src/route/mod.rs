@@ -4,12 +4,11 @@
 //!                    HostPorts  (host: chooses one per link)
 //!          .-------------|--------------+---------------.---------------.
 //!      loopback        local           tcp ---moves to-- rdm            dgram
-//!      this endpoint   this host       everywhere       a fabric       asked for
+//!      this endpoint   this machine    everywhere       a fabric       asked for
 //!      (a queue)       (shared memory) (kernel sockets) (libfabric)    (UDP, libfabric)
 //! ```
 //!
-//! Each of them is an [`mx_proto::port::Port`], and, except the loopback, an independent crate
-//! (`ports/`).
+//! Each of them is an [`mx_proto::port::Port`], and, except the loopback, an independent crate (`ports/`).
 
 mod choice;
 mod fabrics;

@@ -6,19 +6,18 @@
 //!   Lowest     Exact(0), Exact(1), ... Exact(1023), the first that is free; then Any
 //! ```
 //!
-//! Endpoint numbers are per machine: two boards of one machine cannot both have an endpoint 3. The board,
-//! or the address, only selects the NIC id of the endpoint and the device of ports that have one
-//! (`interface`).
+//! Endpoint numbers are per machine: two boards of one machine cannot both have an endpoint 3. The board, or the
+//! address, only selects the NIC id of the endpoint and the device of ports that have one (`interface`).
 //!
 //! ```text
 //!   policy      rdm port
-//!     rdm         opened, or the endpoint is not
-//!     auto        opened where there is an adapter (`hardware`), if that succeeds
+//!     rdm         opened, or opening the endpoint fails
+//!     auto        opened if there is an adapter (`hardware`), else as the others
 //!     the others  opened for the first address that asks for it
 //! ```
 //!
-//! Without shared memory, `auto` is `rdm` where that port is opened, and `tcp` where it is not, but
-//! the Unix name is claimed all the same and peers may come through it.
+//! Without shared memory, `auto` becomes `rdm` if that port is opened, and `tcp` if not, but the Unix name is claimed
+//! all the same and peers may connect through it.
 //!
 //! libfabric is loaded only when the rdm port is opened.
 //!
@@ -49,49 +48,48 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The choice of an endpoint to open.
+/// The endpoint number to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndpointChoice {
-    /// An endpoint with this number.
+    /// The given number.
     Exact(EndpointId),
-    /// Any endpoint that is free.
+    /// Any free number.
     Any,
-    /// The lowest below [`SMALL_IDS`] that is free; where none is, as [`Any`](Self::Any).
+    /// The lowest free number below [`SMALL_IDS`]; if none is free, as [`Any`](Self::Any).
     Lowest,
 }
 
 /// Options for opening an endpoint.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// The number of the interface it goes under; the first unless one is named.
+    /// Number of the endpoint's interface; `None`: the first, unless `address` names one.
     pub board: Option<u32>,
-    /// The address of that interface, whatever its number. It need not be there yet.
+    /// Address of the endpoint's interface, which takes precedence over `board` and need not exist yet.
     pub address: Option<IpAddr>,
-    /// Its number.
+    /// Endpoint number.
     pub endpoint: EndpointChoice,
-    /// The port for targets that do not ask for one ([`Route::AUTO`]: shared memory on this
-    /// machine; to others libfabric when that is open, else TCP).
+    /// Port for targets that do not ask for one ([`Route::AUTO`]: shared memory on this machine; to others libfabric if
+    /// open, else TCP).
     pub policy: Route,
-    /// [`Route::AUTO`] takes shared memory on this host; otherwise this host is one like others.
+    /// Whether [`Route::AUTO`] uses shared memory on this machine.
     pub shared_memory: bool,
     /// Options of the port over shared memory.
     pub local: LocalOptions,
-    /// Percent, 1 to 100, of what others leave that one source may have: of links, and of shared
-    /// memory.
+    /// Share of the remaining links and shared memory that one source may use, in percent, 1 to 100.
     pub source_share: u8,
-    /// Endpoint numbers and TCP ports.
+    /// Mapping between endpoint numbers and TCP ports.
     pub ports: PortMap,
-    /// The only address that TCP and datagrams listen on, instead of all of them.
+    /// The only address that TCP and datagrams listen on; `None`: all addresses.
     pub tcp_bind: Option<IpAddr>,
-    /// The file with the secret that peers have to know.
+    /// File with the secret that peers have to know; `None`: no secret.
     pub secret_file: Option<PathBuf>,
-    /// The time without a packet after which the kernel takes a TCP peer's machine for dead.
+    /// Time without a packet after which the kernel takes a TCP peer's machine for dead.
     pub tcp_keepalive: Duration,
-    /// Limit of TCP connections for bulk data that a session has; 0: none.
+    /// Maximum number of TCP connections for bulk data per session; 0: none.
     pub tcp_links: u32,
-    /// Bytes of parts of packets that all TCP links together keep.
+    /// Bytes of incomplete packets that all TCP links together may keep.
     pub tcp_kept_bytes: usize,
-    /// Route over a port that has to be there, whatever the policy; [`Route::AUTO`]: none.
+    /// Route over a port that must be open whatever the policy; [`Route::AUTO`]: none.
     pub required: Route,
     /// Options of the port over libfabric.
     pub rdm: RdmOptions,
@@ -100,7 +98,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// The usual: first interface, ports chosen by target, listening everywhere.
+    /// Returns the defaults: first interface, ports chosen by target, listening everywhere.
     pub fn new(endpoint: EndpointChoice) -> Self {
         Self {
             board: None,
@@ -126,33 +124,33 @@ impl OpenOptions {
 /// Errors of opening an endpoint.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There is no such interface.
+    /// The interface does not exist.
     Board(ResolveError),
-    /// There can be no such endpoint.
+    /// The endpoint number is out of range.
     Endpoint(EndpointRange),
-    /// Another process has it, or another endpoint of this one.
+    /// Another endpoint, of this or another process, has the number.
     InUse {
-        /// Its number.
+        /// Endpoint number.
         endpoint: EndpointId,
-        /// Its TCP port, and its UDP port where it has one.
+        /// TCP port, and UDP port if there is one.
         port: u16,
     },
-    /// No endpoint is free.
+    /// No endpoint number is free.
     NoneFree,
-    /// The kernel refuses to let us listen.
+    /// The kernel rejects the listening address.
     Listen {
-        /// The address.
+        /// Rejected address.
         address: SocketAddr,
-        /// The error.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// The port of that name was asked for and cannot be had.
+    /// The port of that name was asked for and cannot be opened.
     Port(&'static str, Box<dyn Error + Send + Sync>),
-    /// There is to be a secret, and it cannot be used.
+    /// The secret cannot be used.
     Secret(SecretError),
-    /// No peer could be served.
+    /// Too few descriptors to serve a peer.
     Descriptors(DescriptorShortage),
-    /// Descriptors, memory or random numbers cannot be had.
+    /// Descriptors, memory or random numbers are not available.
     System(io::Error),
 }
 
@@ -186,20 +184,20 @@ impl fmt::Display for OpenError {
 
 impl Error for OpenError {}
 
-/// Descriptors of an endpoint and one peer, on the port that needs fewest. Checked first, so that one line says so instead of
-/// whatever comes to need one in vain.
+/// Descriptors of an endpoint and one peer on the port that needs fewest. Checked first, so that one message says so,
+/// whichever part would fail.
 const LEAST_DESCRIPTORS: usize = 14;
 
-/// Descriptors of a page with counters and of a peer: over shared memory its socket and the memory handed over, over rdm two
-/// connections. With fewer, servers began and accepted no connection (`c_tests/bmi/no_syscalls.c`).
+/// Descriptors of a page of counters and of a peer: over shared memory its socket and the memory handed over, over rdm
+/// two connections. With fewer, servers started and accepted no connection (`c_tests/bmi/no_syscalls.c`).
 const PEERS_DESCRIPTORS: usize = 3;
 
-/// Attempts to draw another number when the kernel's is taken on the other port.
+/// Attempts to draw another number if the kernel's choice is taken on another port.
 const DRAWS: u32 = 64;
 
 impl<M: Memory + 'static> HostPorts<M> {
-    /// Opens an endpoint on all ports of this host, in a session of its own. Ports are large, and callers' stacks may be
-    /// small: what is open is kept in memory of its own until they are put together.
+    /// Opens an endpoint on all ports of this machine, with a new session. Open ports are boxed until they are
+    /// combined: they are large, and callers' stacks may be small.
     pub fn open(options: OpenOptions) -> Result<(Box<Self>, Identity), OpenError> {
         descriptors::room_for(LEAST_DESCRIPTORS).map_err(OpenError::Descriptors)?;
         let secret = options.secret_file.as_deref().map(secret_file::read);
@@ -233,7 +231,7 @@ impl<M: Memory + 'static> HostPorts<M> {
     }
 }
 
-/// The ports of an endpoint.
+/// Combines the ports of an endpoint.
 #[inline(never)]
 fn put_together<M: Memory + 'static>(
     own: Identity,
@@ -255,7 +253,7 @@ fn put_together<M: Memory + 'static>(
     ports.map(Box::new).map_err(OpenError::System)
 }
 
-/// The port over libfabric: at once, later or not at all.
+/// Opens the port over libfabric now, leaves it for later, or fails if it is required.
 #[inline(never)]
 fn open_rdm<M: Memory + 'static>(
     (policy, required): (Route, Route),
@@ -297,8 +295,8 @@ fn open_rdm<M: Memory + 'static>(
     Ok(Lazy::later("rdm", open, RdmPort::provider))
 }
 
-/// The port over datagrams, opened for the first address that asks for it. An endpoint that peers
-/// are to find over it has it opened from the start, so here another number does as well.
+/// Returns the port over datagrams, to be opened for the first address that asks for it. Any UDP port serves: an
+/// endpoint that peers are to find over datagrams has opened the port from the start.
 fn dgram_later<M: Memory + 'static>(options: &OpenOptions, number: u16) -> Lazy<M> {
     let mut options = dgram_options(options, number);
     let open = move || match dgram::open(&options, resolver(options.ports)) {
@@ -327,13 +325,13 @@ fn dgram_options(options: &OpenOptions, port: u16) -> DgramOptions {
     }
 }
 
-/// A number, and what was claimed for it.
+/// An endpoint number and the ports claimed for it.
 struct Claim {
     endpoint: EndpointId,
-    /// May be missing where Unix sockets cannot be had at all.
+    /// An error if Unix sockets are not available.
     local: io::Result<LocalPort>,
     tcp: TcpPort,
-    /// Only where it is to be opened with the endpoint.
+    /// `None` unless the port is to be opened with the endpoint.
     dgram: Option<DgramPort>,
 }
 
@@ -355,8 +353,8 @@ fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Box<Claim>, Open
     })
 }
 
-/// Explains who may have a port that no endpoint has: the kernel gives such ports to connections, and to
-/// listeners of libfabric. `None` if it does not give out this one.
+/// Explains who may hold a port that no endpoint has: the kernel gives ephemeral ports to connections and to
+/// libfabric's listeners. `None` if `port` is not ephemeral.
 fn ephemeral_advice(port: u16) -> Option<String> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let (low, high) = ephemeral_range(&range)?;
@@ -391,7 +389,7 @@ fn claim_any(options: &OpenOptions) -> Result<Box<Claim>, OpenError> {
     Err(OpenError::NoneFree)
 }
 
-/// The Unix name first: of two servers one gets neither.
+/// Claims a number on all ports. The Unix name comes first, so that two racing servers cannot each get half.
 fn claim_number(
     options: &OpenOptions,
     (endpoint, port): (EndpointId, u16),
@@ -407,7 +405,7 @@ fn claim_number(
     }))
 }
 
-/// The lowest free number below `end`, or any. One that is taken costs a system call or a few.
+/// Claims the lowest free number below `end`, else any. A taken number costs a few system calls.
 fn claim_lowest(options: &OpenOptions, end: u32) -> Result<Box<Claim>, OpenError> {
     for id in 0..end {
         match claim(options, EndpointId(id)) {
@@ -418,7 +416,7 @@ fn claim_lowest(options: &OpenOptions, end: u32) -> Result<Box<Claim>, OpenError
     claim_any(options)
 }
 
-/// Only a name that is in use is an error of this endpoint.
+/// Claims the Unix name. Only a name in use is an error of the endpoint.
 fn claim_name(
     options: &OpenOptions,
     endpoint: EndpointId,
@@ -436,7 +434,7 @@ fn claim_name(
     }
 }
 
-/// The port over datagrams, where it is to be there from the beginning.
+/// Opens the port over datagrams if it is to exist from the start.
 fn claim_dgram(
     options: &OpenOptions,
     endpoint: EndpointId,
@@ -455,7 +453,7 @@ fn claim_dgram(
     }
 }
 
-/// The port over shared memory. Without it TCP carries everything, unless it must not.
+/// Returns the port over shared memory, or `None`, with a warning, if TCP can replace it.
 fn shared_memory(
     options: &OpenOptions,
     endpoint: EndpointId,
@@ -480,7 +478,7 @@ fn shared_memory(
     }
 }
 
-/// The board number for local ports, because endpoint numbers are per machine.
+/// Board number of local ports: endpoint numbers are per machine.
 pub(super) const BOARD: u32 = 0;
 
 fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, OpenError> {
@@ -490,7 +488,7 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, OpenError> {
     ];
     let here = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
     let addresses: &[IpAddr] = match &options.tcp_bind {
-        // The number is claimed all the same, but no peer from outside is let in.
+        // The number is claimed all the same, but only on the loopback.
         _ if options.policy == ROUTE_LOCAL => &here,
         Some(only) => std::slice::from_ref(only),
         None => &everywhere,
@@ -510,7 +508,7 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, OpenError> {
     TcpPort::open(tcp).map_err(|error| OpenError::Listen { address, error })
 }
 
-/// Resolves a target to its listening addresses.
+/// Returns the function that resolves a target to its listening addresses.
 fn resolver(ports: PortMap) -> Resolver {
     Box::new(move |target| {
         let port = ports
@@ -531,7 +529,7 @@ mod tests {
     use std::net::{TcpListener, UdpSocket};
     use std::sync::atomic::{AtomicU16, Ordering};
 
-    /// Options with a block of numbers that no other test has.
+    /// Returns options with a block of numbers that no other test uses.
     fn lowest() -> OpenOptions {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -574,7 +572,7 @@ mod tests {
         assert!(!has_secret(&open(&lowest()).0));
     }
 
-    /// Whether every number from `from` to before `to` is in use.
+    /// Returns whether all `numbers` are in use.
     fn all_taken(options: &OpenOptions, mut numbers: std::ops::Range<u32>) -> bool {
         numbers.all(|id| {
             let taken = claim(options, EndpointId(id));
@@ -600,7 +598,7 @@ mod tests {
         let options = lowest();
         let base = options.ports.base();
         let _name = LocalPort::open(base, BOARD, 0).unwrap();
-        // Where this fails, another process listens there.
+        // If this fails, another process listens there.
         let _port = TcpListener::bind((Ipv4Addr::LOCALHOST, base + 1));
         let (_held, third) = open(&options);
         assert!(third >= 2 && all_taken(&options, 0..third));
@@ -650,7 +648,7 @@ mod tests {
     #[test]
     fn another_reason_than_being_in_use_ends_the_search() {
         let mut options = lowest();
-        // Reserved for documentation: no machine has it.
+        // Reserved for documentation (RFC 5737): no machine has it.
         let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         options.tcp_bind = Some(foreign);
         let error = <HostPorts>::open(options.clone()).unwrap_err();

@@ -1,11 +1,11 @@
-//! Opening an endpoint anew in a child of `fork`, as its parent opened it.
+//! Reopening an endpoint in a child of `fork`, as its parent opened it.
 //!
 //! ```text
-//!   fork --> the parent ends:      its endpoint is free after a moment, and is opened
-//!        `-> the parent goes on:   it is in use; the first attempt waits, and others fail at once
+//!   fork --> the parent exits:      its endpoint is free after a moment, and is opened
+//!        `-> the parent continues:  it is in use; the first attempt waits, later ones fail at once
 //! ```
 //!
-//! Owns: what an endpoint was opened with.
+//! Owns: the options of the endpoint.
 
 use super::host::HostPorts;
 use super::open::{EndpointChoice, OpenError, OpenOptions};
@@ -13,26 +13,26 @@ use crate::progress::Tuning;
 use mx_proto::Identity;
 use std::time::{Duration, Instant};
 
-/// The options an endpoint was opened with, and is to be opened with again.
+/// Options with which an endpoint was opened and is to be opened again.
 #[derive(Clone, Debug)]
 pub struct ReopenOptions {
     options: OpenOptions,
-    /// Tuning of its waiting threads.
+    /// Settings of waiting threads.
     pub tuning: Tuning,
-    /// The endpoint has a helper thread.
+    /// Whether the endpoint has a helper thread.
     pub helper: bool,
-    /// For the parent to let go.
+    /// Time to wait for the parent to close the endpoint.
     timeout: Duration,
 }
 
-/// The first attempt waits so long for the parent, which ends right after the fork if it daemonizes.
+/// Time that the first attempt waits for the parent, which exits right after the fork if it daemonizes.
 const PARENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Interval of attempts meanwhile.
+/// Interval between attempts.
 const TRY_EVERY: Duration = Duration::from_millis(10);
 
 impl ReopenOptions {
-    /// A request for the endpoint of now, or with [`EndpointChoice::Any`] for any that is free.
+    /// Returns options for the given endpoint, or with [`EndpointChoice::Any`] for any free one.
     pub fn new(
         options: OpenOptions,
         endpoint: EndpointChoice,
@@ -50,19 +50,19 @@ impl ReopenOptions {
         }
     }
 
-    /// The number of the board that was asked for.
+    /// Returns the requested board number.
     pub fn board(&self) -> Option<u32> {
         self.options.board
     }
 
-    /// For one attempt; those after it do not wait.
+    /// Returns the options for one attempt; later attempts do not wait.
     pub fn attempt(&mut self) -> Self {
         let attempt = self.clone();
         self.timeout = Duration::ZERO;
         attempt
     }
 
-    /// Opens it.
+    /// Opens the endpoint, waiting while its number is in use.
     pub fn open(&self) -> Result<(Box<HostPorts>, Identity), OpenError> {
         let until = Instant::now() + self.timeout;
         loop {
@@ -75,7 +75,7 @@ impl ReopenOptions {
         }
     }
 
-    /// Records that the endpoint is open: a child of this process waits again.
+    /// Records that the endpoint is open: the first attempt in a child waits again.
     pub fn opened(self) -> Self {
         Self {
             timeout: PARENT_TIMEOUT,

@@ -3,7 +3,7 @@
 //! ```text
 //!   begin_active --> local's active links, and nothing else
 //!   begin        --> loopback --> rdm --> dgram --> local --> tcp
-//!                    a port that is quiet is left out; so are dgram and tcp, unless it is their turn or nothing has
+//!                    quiet ports are left out; so are dgram and tcp, unless it is their turn or nothing has
 //!                    happened
 //! ```
 //!
@@ -17,23 +17,23 @@ use mx_proto::port::Place;
 use mx_proto::round::{Begun, Front, Next, PortEvent, Rounds};
 use mx_proto::{Instant, Memory};
 
-/// The port that has the first turn. The others follow in the order of their numbers, so that TCP, where each look is a system
-/// call, is the last.
+/// Port with the first turn. The others follow in the order of their numbers, so that TCP, where each poll is a system
+/// call, is last.
 const FIRST: usize = LOOPBACK as usize;
 
-/// The position within a round.
+/// Position within a round.
 #[derive(Debug)]
 pub(super) struct Round {
     now: Instant,
     budget: usize,
-    /// Only local's active links have a turn.
+    /// Whether only local's active links are polled.
     active: bool,
-    /// Number of turns so far.
+    /// Number of ports passed so far.
     at: usize,
-    /// The port is in a round of its own.
+    /// Whether the current port's own round has begun.
     begun: bool,
     any: bool,
-    /// The port that has given out the last event.
+    /// Number of the port that returned the last event.
     of: u8,
 }
 
@@ -145,7 +145,7 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
 }
 
 impl<M: Memory + 'static> HostPorts<M> {
-    /// The body of a packet of another port than local.
+    /// Returns the body of a packet of another port than local.
     #[inline(never)]
     fn body_elsewhere(&self) -> &[u8] {
         let port = self.ports.get(self.round.of);
@@ -156,7 +156,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         let _off = CancellationDisabled::new();
         loop {
             if self.round.at == PORTS.len() {
-                // The round's own are no messages in a row.
+                // Packets that the round sends are not messages in a row.
                 self.sends = 0;
                 let any = self.round.any;
                 return Next::End { any };
@@ -190,7 +190,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         }
     }
 
-    /// Begins the round of a port. False: it has no turn.
+    /// Begins the round of a port. Returns false if it is not polled.
     fn begin_port(&mut self, of: u8) -> bool {
         let (now, budget, any) = (self.round.now, self.round.budget, self.round.any);
         let (turn, quiet) = (self.turn, self.ports.is_quiet(of));
@@ -208,7 +208,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         has_turn
     }
 
-    /// Notes what becomes of calls. Returns the event for the endpoint.
+    /// Records the outcome of outgoing connections. Returns the event for the endpoint.
     #[inline]
     fn look_at(&mut self, of: u8, event: PortEvent) -> PortEvent {
         match (of, event) {

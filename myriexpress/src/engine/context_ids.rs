@@ -5,38 +5,38 @@
 //!                             20..24
 //! ```
 //!
-//! Receives must contain their id, so that every completion belongs to one; a thread that waits for
-//! one id is not woken for others.
+//! The mask of a receive must cover the field, so that every completion belongs to one id; a thread that waits for one
+//! id is not woken for others.
 //!
 //! Out of scope: requests, threads.
 
 use mx_sys::Interest;
 
-/// The position of the id in the match bits.
+/// Position of the id in the match bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextIds {
     bits: u8,
     shift: u8,
 }
 
-/// Interests that stand for completions: an id's number modulo this many.
+/// Number of interest bits for completions: an id's bit is its number modulo this.
 const CLASSES: u64 = 60;
 
-/// All interests that stand for completions.
+/// All interest bits for completions.
 pub(crate) const COMPLETIONS: Interest = (1 << CLASSES) - 1;
 
-/// The widest an id can be (`MX_CONTEXT_ID_BITS_MAX`).
+/// Maximum width of an id in bits (`MX_CONTEXT_ID_BITS_MAX`).
 pub const CONTEXT_ID_BITS_MAX: u8 = 16;
 
 impl ContextIds {
-    /// An id of `bits` bits beginning with bit `shift`; `None` when it is wider than
-    /// [`CONTEXT_ID_BITS_MAX`] or does not fit into the match bits.
+    /// Describes an id of `bits` bits from bit `shift` on; `None` if it is wider than [`CONTEXT_ID_BITS_MAX`] or does
+    /// not fit into the match bits.
     pub fn new(bits: u8, shift: u8) -> Option<Self> {
         let fits = bits <= CONTEXT_ID_BITS_MAX && u32::from(bits) + u32::from(shift) <= 64;
         fits.then_some(Self { bits, shift })
     }
 
-    /// The match bits it takes.
+    /// Returns the mask of the id's match bits.
     #[inline]
     pub fn field(self) -> u64 {
         match self.bits {
@@ -45,12 +45,12 @@ impl ContextIds {
         }
     }
 
-    /// Both numbers as one, never 0 (see [`Self::from_word`]).
+    /// Packs both numbers into a word, never 0 (see [`Self::from_word`]).
     pub(crate) fn to_word(self) -> u32 {
         1 << 16 | u32::from(self.bits) << 8 | u32::from(self.shift)
     }
 
-    /// The inverse of [`Self::to_word`]; `None` for 0.
+    /// Unpacks a word of [`Self::to_word`]; `None` for 0.
     #[inline]
     pub(crate) fn from_word(word: u32) -> Option<Self> {
         (word != 0).then_some(Self {
@@ -59,7 +59,7 @@ impl ContextIds {
         })
     }
 
-    /// The interest that stands for completions with these match bits.
+    /// Returns the interest bit of completions with these match bits.
     #[inline]
     pub(crate) fn interest(self, match_info: u64) -> Interest {
         match self.bits {
@@ -68,7 +68,7 @@ impl ContextIds {
         }
     }
 
-    /// The interest of a thread that waits for completions with these bits under this mask.
+    /// Returns the interest of a thread that waits for completions with these bits under this mask.
     pub(crate) fn interest_in(self, match_info: u64, mask: u64) -> Interest {
         if mask & self.field() == self.field() {
             self.interest(match_info)

@@ -8,12 +8,12 @@
 //!   +------------------- Endpoint (mx-proto) over some port and clock -----------+
 //! ```
 //!
-//! The engine has no lock, no thread and no C: `process` puts it behind a lock, and on the simulator
-//! several run in one thread. A request is an operation of the protocol endpoint, which reports its
-//! end to `Program`; follow-up work is done before a call returns.
+//! The engine has no lock, no thread and no C: `process` puts it behind a lock, and on the simulator several run in one
+//! thread. A request is an operation of the protocol endpoint, which reports its end to `Program`; deferred work is
+//! done before a call returns.
 //!
-//! Owns: everything of one endpoint. The other files: `program` the endpoint's owner, `post`
-//! posting and cancelling, `results` completions, `turns` the unexpected handler.
+//! Owns: everything of one endpoint. The other files: `program` the endpoint's owner, `post` posting and cancelling,
+//! `results` completions, `turns` the unexpected handler.
 //! Cost: posting and testing a small message allocate nothing once the tables have grown.
 
 mod context_ids;
@@ -42,11 +42,11 @@ use program::{DeferredTask, OpData};
 use std::time::Duration;
 use turns::Handling;
 
-/// An unexpected message has come (see [`Engine::probe`]).
+/// Interest bit: an unexpected message has arrived (see [`Engine::probe`]).
 pub(crate) const UNEXPECTED: Interest = 1 << 60;
-/// The unexpected handler is wanted, or has finished.
+/// Interest bit: the unexpected handler has to run, or has finished.
 pub(crate) const HANDLER: Interest = 1 << 61;
-/// [`Engine::wake_up`] was called.
+/// Interest bit: [`Engine::wake_up`] was called.
 pub(crate) const WAKEUP: Interest = 1 << 62;
 
 /// Options of an engine.
@@ -54,15 +54,15 @@ pub(crate) const WAKEUP: Interest = 1 << 62;
 pub(crate) struct Options {
     /// The program's handle of the endpoint.
     pub(crate) handle: EndpointHandle,
-    /// The key the protocol endpoint was made with, to connect to oneself.
+    /// Key of the protocol endpoint, to connect to itself.
     pub(crate) key: u32,
-    /// The longest message that is sent without waiting for its receiver.
+    /// Maximum length in bytes of a send that completes without its receiver.
     pub(crate) eager_max: usize,
-    /// Whether match bits carry a context id.
+    /// Position of the context id in match bits; `None` without one.
     pub(crate) context_ids: Option<ContextIds>,
     /// See [`Engine::next_generation`].
     pub(crate) generation: u32,
-    /// A C function, or 0: only handed through.
+    /// Address of a C function, or 0; not called here.
     pub(crate) error_handler: usize,
 }
 
@@ -70,16 +70,16 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Engine<P, C> {
     endpoint: Endpoint<P, C, Program>,
-    /// Room for one more request.
+    /// Memory claimed for one more request.
     room: Claim,
     handling: Handling,
-    /// The program has forbidden progress.
+    /// Whether the program has disabled progress.
     disabled: bool,
     wakeups: u64,
 }
 
 impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
-    /// An engine that uses `endpoint`.
+    /// Makes an engine over `endpoint`.
     pub(crate) fn new(mut endpoint: Endpoint<P, C, Program>) -> Self {
         let (program, ops) = endpoint.split();
         ops.begin_with(program.options.generation);
@@ -92,28 +92,28 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// The first generation of the next engine with the same slot, so that no handle of a request
-    /// of this one is valid there.
+    /// Returns the first generation of the next engine in the same slot, so that no request handle of this one is valid
+    /// there.
     pub(crate) fn next_generation(&self) -> u32 {
         self.endpoint.ops().next_generation()
     }
 
-    /// The protocol endpoint.
+    /// Returns the protocol endpoint.
     pub(crate) fn endpoint(&self) -> &Endpoint<P, C, Program> {
         &self.endpoint
     }
 
-    /// The protocol endpoint, to arm and disarm it and to reach its port.
+    /// Returns the protocol endpoint, to arm and disarm it and to reach its port.
     pub(crate) fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Program> {
         &mut self.endpoint
     }
 
-    /// The longest message that is small, whatever the ports carry.
+    /// Returns the maximum length in bytes of a small message, whatever the ports' limits.
     pub(crate) fn eager_max(&self) -> usize {
         self.options().eager_max
     }
 
-    /// The error handler: a C function, or 0.
+    /// Returns the error handler: the address of a C function, or 0.
     pub(crate) fn error_handler(&self) -> usize {
         self.options().error_handler
     }
@@ -123,12 +123,12 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         &self.endpoint.owner().options
     }
 
-    /// Its identity.
+    /// Returns the endpoint's identity.
     pub(crate) fn identity(&self) -> Identity {
         self.endpoint.identity()
     }
 
-    /// Requests the program has not taken back.
+    /// Returns the number of requests with a handle.
     #[cfg(test)]
     pub(crate) fn requests(&self) -> usize {
         use mx_proto::ops::OpStorage;
@@ -137,8 +137,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         all.filter(|op| ops.data(*op).unwrap().has_handle()).count()
     }
 
-    /// Takes in what has arrived and gives out what can go, unless the program's handler is deciding
-    /// about a message. Never blocks. Returns whether anything happened.
+    /// Receives what has arrived and sends what can be sent, unless the program's handler is deciding about a message.
+    /// Never blocks. Returns whether anything happened.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
         if self.is_halted() {
@@ -149,57 +149,56 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         busy
     }
 
-    /// Peers that would take silence for our end hear of us. Never anything to come back for.
+    /// Sends keep-alives, so that peers do not time out. Always returns false.
     #[cold]
     fn keep_alive(&mut self) -> bool {
         self.endpoint.keep_alive();
         false
     }
 
-    /// Whether nothing may be taken in: while the handler runs, or until the program allows it. The thread that ends that wakes
-    /// sleepers, because their descriptors change.
+    /// Returns whether nothing may be received: while the handler runs, or progress is disabled. The thread that ends
+    /// this wakes sleepers, because their descriptors change.
     #[inline]
     pub(crate) fn is_halted(&self) -> bool {
         self.disabled || self.running().is_some()
     }
 
-    /// Forbids progress, or allows it again. A handler that runs is not stopped by it.
+    /// Enables or disables progress. A running handler is not stopped.
     pub(crate) fn set_progression(&mut self, on: bool) {
         self.disabled = !on;
-        // Waiters must look again: there may be a handler to run.
+        // Waiters must check again: there may be a handler to run.
         self.produce(HANDLER);
     }
 
-    /// New events since the last call: see [`COMPLETIONS`], [`UNEXPECTED`], [`HANDLER`],
-    /// [`WAKEUP`].
+    /// Returns the events since the last call: see [`COMPLETIONS`], [`UNEXPECTED`], [`HANDLER`], [`WAKEUP`].
     #[inline]
     pub(crate) fn take_produced(&mut self) -> Interest {
         std::mem::take(&mut self.endpoint.owner_mut().produced)
     }
 
-    /// Something has come up.
+    /// Records events.
     fn produce(&mut self, what: Interest) {
         self.endpoint.owner_mut().produced |= what;
     }
 
-    /// Every thread that waits for something is to come back.
+    /// Makes every waiting thread return.
     pub(crate) fn wake_up(&mut self) {
         self.wakeups += 1;
         self.produce(WAKEUP);
     }
 
-    /// The number of calls of [`Engine::wake_up`].
+    /// Returns the number of calls of [`Engine::wake_up`].
     #[inline]
     pub(crate) fn wakeups(&self) -> u64 {
         self.wakeups
     }
 
-    /// For requests posted from now on; `None`: never.
+    /// Sets the time-out of requests posted from now on; `None`: no limit.
     pub(crate) fn set_request_timeout(&mut self, timeout: Option<Duration>) {
         self.endpoint.set_request_timeout(timeout);
     }
 
-    /// For one request from now on. A receive that nothing has matched waits for ever all the same.
+    /// Sets the time-out of one request from now on. A receive that is not matched has no limit all the same.
     pub(crate) fn set_timeout_of(
         &mut self,
         request: RequestHandle,
@@ -213,17 +212,17 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         Ok(())
     }
 
-    /// The endpoint's own address.
+    /// Returns the endpoint's own address.
     pub(crate) fn own_address(&self) -> Address {
         self.endpoint.owner().address(Peers::OWN)
     }
 
-    /// Name and life of a peer.
+    /// Returns name and life of a peer.
     pub(crate) fn decompose(&self, address: Address) -> Result<Identity, Error> {
         self.connected(address).map(|peer| peer.identity)
     }
 
-    /// The pointer attached to a peer, 0 if none was.
+    /// Returns the pointer attached to a peer, 0 for none.
     pub(crate) fn peer_context(&self, address: Address) -> Result<usize, Error> {
         self.connected(address).map(|peer| peer.context)
     }
@@ -247,20 +246,19 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// Ends the connection with a peer and forgets it. What is under way with it completes as
-    /// unreachable, its unexpected messages are thrown away. A peer that has been disconnected
-    /// before is left alone.
+    /// Disconnects a peer and removes it. Its operations complete as unreachable, its unexpected messages are dropped.
+    /// Does nothing for a peer that was disconnected before.
     pub(crate) fn disconnect(&mut self, address: Address) -> Result<(), Error> {
         let key = self.peer_of(address)?;
         let Some(peer) = self.peers().get(key) else {
             return Ok(());
         };
         let (nic, endpoint) = (peer.identity.nic, peer.identity.endpoint);
-        // It may be on its way back already, as a session that has not been heard.
+        // The peer may be connecting again already, in a session that has not sent a message yet.
         let named = self.endpoint.remotes_of(nic, endpoint);
         let coming = named.filter(|coming| self.peers().of_remote(*coming).is_none());
         let ended: Vec<_> = peer.sessions().chain(coming).collect();
-        // Requests that end with it are reported under its name.
+        // Requests that end now still report the peer's address.
         for remote in ended {
             self.endpoint.disconnect(remote);
         }
@@ -274,39 +272,39 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         Ok(())
     }
 
-    /// Nothing is kept back any more: the endpoint is about to be closed, and what the program takes
-    /// for sent has to leave first. True while there is such.
+    /// Prepares the endpoint for closing: nothing is held back any more. Returns true while sends that the program
+    /// takes for complete have not left.
     pub(crate) fn last_sends(&mut self) -> bool {
         self.set_handler(None);
         self.disabled = false;
         self.endpoint.flow_stats().copies > 0
     }
 
-    /// Ends everything: peers are told, requests are gone without a completion.
+    /// Closes the endpoint: peers are told, and requests end without a completion.
     pub(crate) fn close(&mut self) {
         self.endpoint.close();
     }
 
-    /// In a child of `fork`: every request ends as unreachable, and every peer is lost. Until
-    /// [`Self::reopen`] nothing may be posted.
+    /// Ends the parent's operations in a child of `fork`: every request completes as unreachable, and every peer is
+    /// lost. Nothing may be posted until [`Self::reopen`].
     pub(crate) fn inherit(&mut self) {
         self.endpoint.inherit();
         self.flush();
         self.produce(HANDLER);
     }
 
-    /// Goes on over `port`; that of before comes back.
+    /// Continues over `port`; returns the old port.
     pub(crate) fn reopen(&mut self, config: Config, identity: Identity, port: P) -> P {
         self.endpoint.owner_mut().peers.set_own(identity);
         self.endpoint.reopen(config, identity, port)
     }
 
-    /// Drops everything but the port, which stays in memory as it is.
+    /// Drops everything but the port, which is leaked.
     pub(crate) fn leave_port(self) {
         self.endpoint.leave_port();
     }
 
-    /// Follow-up work after calls of the protocol endpoint.
+    /// Does the work deferred by calls of the protocol endpoint.
     #[inline]
     fn flush(&mut self) {
         while let Some(event) = self.endpoint.next_event() {
@@ -331,13 +329,13 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// A receive has ended, or a connect has been answered: the other side is a peer from now on.
+    /// Handles the end of a receive or a connect: the remote becomes a peer.
     fn on_ended(&mut self, op: RequestId, how: Outcome) {
         if how.kind == OpKind::Connect {
             self.endpoint.owner_mut().peers.answered(how.remote);
         }
         let from = self.peer_of_remote(how.remote).or_else(|| {
-            // It may be gone since.
+            // The remote may be lost already.
             let identity = self.endpoint.loss_of(how.remote)?.identity;
             Some(self.endpoint.owner_mut().peers.remembered(identity))
         });
@@ -350,13 +348,13 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         &self.endpoint.owner().peers
     }
 
-    /// The remote is another peer, behind the same address.
+    /// Returns whether the remote belongs to another peer behind the same address.
     fn is_of_another(&self, remote: RemoteId, key: PeerKey) -> bool {
         let known = self.peers().of_remote(remote);
         known.is_some_and(|known| known != key)
     }
 
-    /// The peer behind a remote.
+    /// Returns the peer of a remote.
     #[inline]
     fn peer_of_remote(&mut self, remote: RemoteId) -> Option<PeerKey> {
         let known = self.peers().of_remote(remote);
@@ -371,20 +369,20 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         if !tombstone {
             return Some(peers.connected(identity, remote));
         }
-        // A tombstone says nothing about the peer's connection now.
+        // A tombstone says nothing about the peer's current connection.
         let key = peers.remembered(identity);
         peers.assign_remote(remote, key);
         Some(key)
     }
 
-    /// The address of the peer behind a remote.
+    /// Returns the address of a remote's peer.
     #[inline]
     fn source(&mut self, remote: RemoteId) -> Address {
         let key = self.peer_of_remote(remote);
         key.map_or(Address::NONE, |key| self.endpoint.owner().address(key))
     }
 
-    /// The peer of an address from the program; it need not be connected any more.
+    /// Returns the peer of an address from the program; it may be removed already.
     #[inline]
     fn peer_of(&self, address: Address) -> Result<PeerKey, Error> {
         if address.endpoint() == self.options().handle
@@ -401,11 +399,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     #[inline]
     fn name(&self, op: RequestId) -> RequestHandle {
-        // An engine's handle has been given a slot when it was made.
+        // The handle got a slot when the engine was made.
         RequestHandle::new(self.options().handle.slot().unwrap_or_default(), op)
     }
 
-    /// The program's request behind a handle.
+    /// Returns the program's request behind a handle.
     #[inline]
     fn find(&self, handle: RequestHandle) -> Result<(RequestId, &OpData), Error> {
         let ops = self.endpoint.ops();
@@ -428,7 +426,7 @@ fn disconnected() -> Error {
     Error::new(Code::BadEndpoint, "the address has been disconnected")
 }
 
-/// Bits outside the mask could match nothing.
+/// Checks that no match bit is outside the mask, where it could match nothing.
 #[inline]
 fn check_mask(match_info: u64, mask: u64) -> Result<(), Error> {
     match match_info & !mask {
@@ -440,7 +438,7 @@ fn check_mask(match_info: u64, mask: u64) -> Result<(), Error> {
     }
 }
 
-/// A status as far as it is known when the request is posted.
+/// Returns a status with the fields known at posting.
 #[inline]
 fn posted(source: Address, match_info: u64, msg_length: u32, context: usize) -> Status {
     Status {
@@ -453,7 +451,7 @@ fn posted(source: Address, match_info: u64, msg_length: u32, context: usize) -> 
     }
 }
 
-/// The cost of a request in all tables, including the protocol endpoint's ([`Claim::new`]).
+/// Bytes that a request may need in all tables, including the protocol endpoint's ([`Claim::new`]).
 const REQUEST_COST: usize = 2 << 10;
 
 #[cfg(test)]

@@ -4,18 +4,18 @@
 //!   (NIC, endpoint id) --by_name--> peer: name and life, the program's pointer
 //!                                     |  ^
 //!            sends go over the first  v  |  by_remote
-//!                 joined remotes of mx-proto: one for each call between the two processes
+//!                 joined remotes of mx-proto: one for each connection between the two processes
 //! ```
 //!
-//! A peer exists while the endpoint is open, through restarts of the other side: the address stays
-//! valid and keeps the program's pointer. The peer is lost with the session that carries the sends, until the next
-//! connect or a session of its next life. It is removed when the program disconnects, or, dead and
-//! without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the endpoint itself
-//! and stays; both ends of a call to oneself are its sessions.
+//! A peer exists while the endpoint is open, through restarts of its process: the address stays valid and keeps the
+//! program's pointer. The peer is lost with the session that carries the sends, until the next connect or a session of
+//! its next life. A peer is removed when the program disconnects, or, if lost and without a pointer, when [`DEAD_KEPT`]
+//! others have been lost after it. Peer 0 is the endpoint itself and stays; both ends of a connection to itself are its
+//! sessions.
 //!
-//! A session that says the name or life of a peer with another session, and is not joined with that one, is a peer
-//! of its own: a twin, as from behind a translator of addresses. The first has the name, each twin is found by its
-//! life. What a remote has left belongs to its peer.
+//! A session that claims the name or life of a peer with another session, and is not joined with that one, is a
+//! separate peer: a twin, as from behind a NAT. The first has the name, each twin is found by its life. Messages left
+//! by a remote belong to its peer.
 //!
 //! Owns: the peers.
 //! Out of scope: requests, messages.
@@ -29,15 +29,15 @@ use std::collections::{HashMap, VecDeque};
 /// A source or destination of messages.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Its name, and its life as known last.
+    /// Name, and the life known last.
     pub(crate) identity: Identity,
     /// Session that carries the sends; `None` while the peer is lost.
     pub(crate) remote: Option<RemoteId>,
     /// Further sessions with the peer's process, oldest first.
     joined: Vec<RemoteId>,
-    /// The program's pointer; only handed through.
+    /// The program's pointer, not dereferenced.
     pub(crate) context: usize,
-    /// Its latest death.
+    /// Number of the peer's latest loss, in `Peers::deaths`; 0: none.
     death: u64,
 }
 
@@ -45,26 +45,26 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 pub(crate) struct Peers {
     table: Table<PeerKey, Peer>,
-    /// The youngest key that was given.
+    /// The newest key.
     youngest: PeerKey,
-    /// Places that had a peer once.
+    /// Number of places ever used.
     places: u32,
     by_name: HashMap<(NicId, EndpointId), PeerKey, RandomState>,
-    /// Peers behind the address of another one, each with its one life.
+    /// Peers behind another peer's address, by their one life.
     twins: HashMap<(NicId, EndpointId, SessionId), PeerKey, RandomState>,
-    /// At the place of each remote, the last that was there and whose it was.
+    /// By the place of each remote: the last remote there, and its peer.
     by_remote: Vec<(RemoteId, PeerKey)>,
-    /// Peers that died, oldest first, with the death meant.
+    /// Lost peers, oldest first, with the number of the loss.
     dead: VecDeque<(PeerKey, u64)>,
     deaths: u64,
 }
 
-/// Dead peers without a pointer that are remembered, so that addresses in statuses the program has
-/// not looked at yet stay good. A server of short-lived clients has no more than these.
+/// Maximum number of lost peers without a pointer that are kept, so that addresses in untested statuses stay valid.
+/// Bounds the memory of a server with short-lived clients.
 const DEAD_KEPT: usize = 4096;
 
 impl Peer {
-    /// Returns its sessions; the one that carries the sends is the first.
+    /// Returns the peer's sessions; the one that carries the sends is first.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = RemoteId> {
         self.remote.into_iter().chain(self.joined.iter().copied())
     }
@@ -83,13 +83,13 @@ impl Peer {
 }
 
 impl Peers {
-    /// The endpoint itself.
+    /// Key of the endpoint itself.
     pub(crate) const OWN: PeerKey = PeerKey {
         index: 0,
         generation: 1,
     };
 
-    /// The peers at the start: the endpoint itself.
+    /// Makes a table with the endpoint itself.
     pub(crate) fn new(own: Identity) -> Self {
         let mut peers = Self {
             table: Table::default(),
@@ -107,14 +107,14 @@ impl Peers {
         peers
     }
 
-    /// The endpoint itself has another session.
+    /// Stores the new session of the endpoint itself.
     pub(crate) fn set_own(&mut self, own: Identity) {
         if let Some(peer) = self.get_mut(Self::OWN) {
             peer.identity = own;
         }
     }
 
-    /// Their number, the endpoint itself included.
+    /// Returns the number of peers with a name, the endpoint itself included.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
@@ -130,7 +130,7 @@ impl Peers {
         self.table.get_mut(key)
     }
 
-    /// Is or was there such a peer? The key comes from the program.
+    /// Returns whether such a peer exists or existed. The key comes from the program.
     #[inline]
     pub(crate) fn existed(&self, key: PeerKey) -> bool {
         self.get(key).is_some() || self.is_former(key)
@@ -147,7 +147,7 @@ impl Peers {
         self.by_name.get(&(nic, endpoint)).copied()
     }
 
-    /// Returns the peer of a session that ended before it was heard of; a peer that is not known is added as dead.
+    /// Returns the peer of a session that ended before it was handled; an unknown peer is added as lost.
     pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
         let key = self.without_session(identity);
         if self.get(key).is_some_and(|peer| peer.death == 0) {
@@ -168,7 +168,8 @@ impl Peers {
         self.youngest
     }
 
-    /// Returns the peer of a session that is joined with none: the one of its life or name that has no session, or a new one.
+    /// Returns the peer for a session that is joined with none: the one of its life or name that has no session, or a
+    /// new one.
     fn without_session(&mut self, identity: Identity) -> PeerKey {
         let own = self.get(Self::OWN).map(|own| own.identity.session);
         if own == Some(identity.session) {
@@ -188,7 +189,7 @@ impl Peers {
         key
     }
 
-    /// Takes in a session that has been heard of and is joined with none.
+    /// Adds a session that has sent a message and is joined with none.
     pub(crate) fn connected(&mut self, identity: Identity, remote: RemoteId) -> PeerKey {
         let key = self.without_session(identity);
         if let Some(peer) = self.get_mut(key) {
@@ -200,7 +201,7 @@ impl Peers {
         key
     }
 
-    /// Takes in that two sessions are of one process; `identity`: the name and life of the first.
+    /// Records that two sessions belong to one process. `identity`: the name and life of the first.
     pub(crate) fn joined(&mut self, one: RemoteId, other: RemoteId, identity: Identity) {
         let known = self.of_remote(one).or_else(|| self.of_remote(other));
         let key = known.unwrap_or_else(|| self.connected(identity, one));
@@ -214,7 +215,7 @@ impl Peers {
         }
     }
 
-    /// Takes in that a connect has been answered on a session.
+    /// Records that a connect has been answered on a session.
     pub(crate) fn answered(&mut self, remote: RemoteId) {
         if let Some(key) = self.of_remote(remote)
             && let Some(peer) = self.get_mut(key)
@@ -223,7 +224,7 @@ impl Peers {
         }
     }
 
-    /// Records that a remote is this peer, or is the name on what the peer has left.
+    /// Records that a remote, or a tombstone, belongs to a peer.
     pub(crate) fn assign_remote(&mut self, remote: RemoteId, key: PeerKey) {
         let place = remote.index() as usize;
         if self.by_remote.len() <= place {
@@ -232,14 +233,14 @@ impl Peers {
         self.by_remote[place] = (remote, key);
     }
 
-    /// The peer behind a remote.
+    /// Returns the peer of a remote.
     #[inline]
     pub(crate) fn of_remote(&self, remote: RemoteId) -> Option<PeerKey> {
         let (known, key) = *self.by_remote.get(remote.index() as usize)?;
         (known == remote && self.get(key).is_some()).then_some(key)
     }
 
-    /// A session has ended.
+    /// Removes an ended session.
     pub(crate) fn lost(&mut self, remote: RemoteId) {
         if let Some(key) = self.of_remote(remote)
             && let Some(peer) = self.get_mut(key)
@@ -253,7 +254,7 @@ impl Peers {
         }
     }
 
-    /// Attaches the program's pointer. False for an unknown key.
+    /// Attaches the program's pointer. Returns false for an unknown key.
     pub(crate) fn set_context(&mut self, key: PeerKey, context: usize) -> bool {
         let Some(peer) = self.get_mut(key) else {
             return false;
@@ -265,7 +266,7 @@ impl Peers {
         true
     }
 
-    /// Drops a peer. The endpoint itself stays, without its sessions and its pointer.
+    /// Removes a peer. The endpoint itself stays, without sessions and pointer.
     pub(crate) fn remove(&mut self, key: PeerKey) {
         if key == Self::OWN {
             if let Some(own) = self.get_mut(key) {
@@ -286,7 +287,7 @@ impl Peers {
         }
     }
 
-    /// Remembers that a peer is dead, and forgets those that have been for long.
+    /// Records the loss of a peer, and removes the oldest lost peers above the limit.
     fn record_death(&mut self, key: PeerKey) {
         self.deaths += 1;
         let death = self.deaths;
@@ -341,7 +342,7 @@ mod tests {
         peers.lost(remote(1));
         assert_eq!(peers.get(key).unwrap().remote, None);
         assert_eq!(peers.connected(identity(3, 11), remote(2)), key);
-        // The loss of the former life counts no more.
+        // The loss of the previous life no longer matters.
         peers.lost(remote(1));
         let peer = peers.get(key).unwrap();
         assert_eq!(peer.identity, identity(3, 11));
@@ -355,7 +356,7 @@ mod tests {
         let twin = peers.connected(identity(3, 20), remote(2));
         assert_ne!(first, twin);
         assert!(peers.set_context(first, 1) && peers.set_context(twin, 2));
-        // One that has gone is known by its life, and so is what it has left.
+        // A lost twin is found by its life, and so are its messages.
         peers.lost(remote(2));
         assert_eq!(peers.get(first).unwrap().remote, Some(remote(1)));
         assert_eq!(peers.remembered(identity(3, 20)), twin);
@@ -363,7 +364,7 @@ mod tests {
         peers.lost(remote(1));
         assert_eq!(peers.get(twin).unwrap().remote, Some(remote(3)));
         assert_eq!(peers.remembered(identity(3, 10)), first);
-        // The next life is that of the one that has the name.
+        // The next life belongs to the peer that has the name.
         assert_eq!(peers.connected(identity(3, 11), remote(4)), first);
         assert_eq!(peers.get(first).unwrap().remote, Some(remote(4)));
         peers.remove(first);
@@ -380,7 +381,7 @@ mod tests {
         for first in [None, Some(1), Some(2)] {
             let mut peers = Peers::new(identity(0, 1));
             let known = first.map(|first| peers.connected(identity(3, 10), remote(first)));
-            // A claim that is repeated changes nothing.
+            // A repeated claim changes nothing.
             for (one, other) in [(1, 2), (2, 1), (1, 2)] {
                 peers.joined(remote(one), remote(other), identity(3, 10));
             }
@@ -405,7 +406,7 @@ mod tests {
             let peer = peers.get(key).unwrap();
             assert_eq!(peer.remote, carries);
             assert!(peer.sessions().eq([remote(stays)]));
-            // A stranger with its name and life does not take its place.
+            // A stranger with its name and life does not replace it.
             assert_ne!(peers.connected(identity(3, 10), remote(3)), key);
             peers.answered(remote(stays));
             assert_eq!(peers.get(key).unwrap().remote, Some(remote(stays)));
@@ -421,7 +422,7 @@ mod tests {
         let known = peers.connected(identity(3, 10), remote(1));
         let impostors = [2, 3].map(|n| peers.connected(identity(3, 10), remote(n)));
         assert!(impostors[0] != known && impostors[1] != known && impostors[0] != impostors[1]);
-        // One that has ended has left nothing under the name of another.
+        // A session that has ended has left nothing under another peer's name.
         let gone = peers.remembered(identity(3, 10));
         assert!(gone != known && !impostors.contains(&gone));
         assert_eq!(peers.get(known).unwrap().remote, Some(remote(1)));
@@ -484,11 +485,11 @@ mod tests {
         assert!(peers.get(keys[0]).is_none() && peers.get(keys[9]).is_none());
         assert!(peers.get(keys[10]).is_some());
         assert_eq!(peers.len(), DEAD_KEPT + 2);
-        // Those whose connection was over before they were known are dead as well.
+        // Peers whose connection ended before they were known count as lost.
         peers.remembered(identity(500, 1));
         assert_eq!(peers.len(), DEAD_KEPT + 2);
         assert!(peers.get(keys[10]).is_none() && peers.get(keys[11]).is_some());
-        // Without its pointer it is the youngest of the dead.
+        // Without its pointer it is the newest lost peer.
         peers.set_context(wanted, 0);
         assert!(peers.get(wanted).is_some() && peers.get(keys[11]).is_none());
     }

@@ -2,15 +2,14 @@
 //!
 //! ```text
 //!   isend --> peer connected?  yes --> Endpoint::send --> done at once, or pending
-//!                |  no: dead           done: unreachable
-//!                `- oneself            connect first
+//!                |  no: lost           done: unreachable
+//!                `- this endpoint      connect first
 //! ```
 //!
-//! A small send completes without its receiver, even if it has to wait for room or for a slow or
-//! stopped peer ([`SendMode::Buffered`]): programs send to each other, wait for that, and then
-//! receive.
+//! A small send completes without its receiver, even if it has to wait for room or for a slow or stopped peer
+//! ([`SendMode::Buffered`]): programs send to each other, wait for completion, and then receive.
 //!
-//! Posting succeeds whatever the state of the peer; errors are reported by the request.
+//! Posting succeeds whatever the state of the peer; the request reports errors.
 
 use super::program::{CompletionTarget, OpData, RequestKind};
 use super::{Engine, Peers, check_mask, posted};
@@ -84,7 +83,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// A request that has ended as soon as it was posted.
+    /// Adds a request that ends as soon as it is posted.
     #[inline]
     fn over(&mut self, word: OpData, code: StatusCode, transferred: u32) -> Option<RequestId> {
         let (program, ops) = self.endpoint.split();
@@ -93,7 +92,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         Some(op)
     }
 
-    /// The handle of a request, if there was a place for it.
+    /// Returns the handle of a request, if there was a place for it.
     #[inline]
     fn posted(&self, op: Option<RequestId>) -> Result<RequestHandle, Error> {
         op.map(|op| self.name(op)).ok_or_else(|| {
@@ -103,7 +102,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         })
     }
 
-    /// Sends to oneself wait at the remote that this begins to call.
+    /// Connects the endpoint to itself. Returns the remote for which sends wait.
     #[cold]
     fn connect_to_self(&mut self) -> Result<RemoteId, mx_proto::Status> {
         let own = self.identity();
@@ -111,7 +110,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let (key, word) = (self.options().key, OpData::default());
         let connect = self.endpoint.connect(target, key, MatchBits(0), word);
         connect.map_err(refusal)?;
-        // The end that calls is older than the one that is called; strangers may say that they have the same name.
+        // The connecting end is older than the accepting one; strangers may claim the same name.
         let mut named = self.endpoint.remotes_of(own.nic, own.endpoint);
         let remote = named.find(|remote| {
             let who = self.endpoint.remote_identity(*remote);
@@ -215,8 +214,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.posted(op)
     }
 
-    /// Returns a session with the endpoint of that name, if one stands: of the peer that has the name, or one that
-    /// is no peer's yet.
+    /// Returns a connected session with the endpoint of that name: of the peer that has the name, or one without a
+    /// peer.
     fn session_named(&self, nic: NicId, endpoint: EndpointId) -> Option<RemoteId> {
         let session_of = |peer: Option<PeerKey>| {
             let mut named = self.endpoint.remotes_of(nic, endpoint);
@@ -233,8 +232,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// Calls a receive or a connect off. False: something has answered it, it has to be tested.
-    /// Sends cannot be called off.
+    /// Cancels a receive or a connect. Returns false if it is matched or answered already, and has to be tested. Sends
+    /// cannot be cancelled.
     pub(crate) fn cancel(&mut self, handle: RequestHandle) -> Result<bool, Error> {
         let (op, word) = self.find(handle)?;
         if word.kind != RequestKind::Other {
@@ -265,13 +264,13 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         Ok(())
     }
 
-    /// A request has gone without having ended: another thread that waits for it has to look.
+    /// Wakes other threads that wait for a request removed without a completion.
     fn tell_waiters(&mut self, match_info: u64) {
         let program = self.endpoint.owner_mut();
         program.produced |= program.class(match_info);
     }
 
-    /// Gives up a hidden request. If it has ended meanwhile, this is how.
+    /// Gives up a hidden request. Returns its status if it has ended meanwhile.
     pub(crate) fn abandon(&mut self, handle: RequestHandle) -> Option<Status> {
         let (op, word) = self.find(handle).ok()?;
         let match_info = word.status.match_info;
@@ -282,14 +281,14 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// Gives up a request whose result is not wanted any more. Its status, if it has ended.
+    /// Gives up a request whose result is no longer wanted. Returns its status if it has ended.
     fn give_up(&mut self, op: RequestId) -> Option<Status> {
         let ended = self.endpoint.ops().is_done(op);
         self.take(op).filter(|_| ended)
     }
 
-    /// Is there memory for one more request? A receive for a message that lies here needs none: it
-    /// gives some back.
+    /// Rejects a request for which there is no memory. The caller admits a receive of a message that is already here:
+    /// it frees memory.
     #[inline]
     fn check_room(&mut self) -> Result<(), Error> {
         let waiting = self.endpoint.ops().in_use();
@@ -313,7 +312,7 @@ fn too_long(len: usize) -> Error {
     Error::new(Code::BadSegList, what)
 }
 
-/// The end of a connect that could not even be started.
+/// Returns the status of a connect that could not be started.
 fn refusal(error: ConnectError) -> mx_proto::Status {
     use mx_proto::Status;
     match error {

@@ -4,11 +4,11 @@
 //!   posted --> record of the endpoint + OpData --completed--> done: oldest first --test, test_any--> freed
 //!                                               |  |-- hidden (mx_connect): in no order
 //!                                               |  `-- forgotten: freed
-//!                                               `----- noted: a connect, or the other side is no peer yet
+//!                                               `----- deferred: a connect, or the remote is no peer yet
 //! ```
 //!
-//! A request's handle is its record's id, so it becomes stale with it. Follow-up work is done by
-//! [`Engine`](super::Engine) before a call returns.
+//! A request's handle is its record's id, so it becomes stale with the record. [`Engine`](super::Engine) does deferred
+//! work before a call returns.
 //!
 //! Owns: requests, their order, peers.
 //! Out of scope: the endpoint, threads.
@@ -27,15 +27,15 @@ use mx_sys::{Interest, MallocBuffer, UserMemory};
 /// The engine's part of each operation of the protocol endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OpData {
-    /// Its result; before the end, as far as known.
+    /// Result; before the end, its known fields.
     pub(super) status: Status,
     pub(super) kind: RequestKind,
     pub(super) whose: CompletionTarget,
-    /// Its place among those that have ended.
+    /// Entry in the list of completed requests; `None` before the end, and for hidden requests.
     pub(super) entry: Option<EntryId>,
 }
 
-/// The kind of a request.
+/// Kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum RequestKind {
     /// A receive or a connect.
@@ -43,14 +43,14 @@ pub(super) enum RequestKind {
     Other,
     /// A send.
     Send,
-    /// A send that is complete without its receiver, as programs know them by their length.
+    /// A send short enough to complete without its receiver.
     Small,
 }
 
-/// The receiver of its completion.
+/// Receiver of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum CompletionTarget {
-    /// None, or none any more.
+    /// No receiver, or none any more.
     #[default]
     None,
     /// The program, by handle or by match bits.
@@ -59,12 +59,12 @@ pub(super) enum CompletionTarget {
     Hidden,
 }
 
-/// A task that the engine does after the call of the protocol endpoint in which it was noted.
+/// A task that the engine does after the protocol endpoint's call in which it arose.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DeferredTask {
-    /// A request has ended that waits for the other side to be a peer.
+    /// A request has ended whose remote may not be a peer yet.
     Ended(RequestId, Outcome),
-    /// A message has come from a remote that is no peer yet, with this name and life.
+    /// A message has arrived from a remote without a peer, with this name and life.
     HeardOf(RemoteId, Identity),
 }
 
@@ -73,16 +73,16 @@ pub(crate) enum DeferredTask {
 pub(crate) struct Program {
     pub(super) options: Options,
     pub(super) peers: Peers,
-    /// The requests that have ended and wait to be tested, oldest first.
+    /// Completed requests that wait to be tested, oldest first.
     pub(super) done: MatchIndex<RequestId>,
-    /// New events since the last look.
+    /// Events since the last [`Engine::take_produced`](super::Engine::take_produced).
     pub(super) produced: Interest,
-    /// A handler is registered.
+    /// Whether a handler is registered, so that messages without a receive are deferred.
     pub(super) deferring: bool,
 }
 
 impl OpData {
-    /// Whether the program has a handle of it.
+    /// Returns whether the program, or a call for it, has a handle.
     #[inline]
     pub(super) fn has_handle(&self) -> bool {
         matches!(
@@ -93,7 +93,7 @@ impl OpData {
 }
 
 impl Program {
-    /// The program of the endpoint with this identity.
+    /// Makes the owner of the endpoint with this identity.
     pub(crate) fn new(own: Identity, options: Options) -> Self {
         Self {
             options,
@@ -104,7 +104,7 @@ impl Program {
         }
     }
 
-    /// The interest that stands for completions with these match bits.
+    /// Returns the interest bit of completions with these match bits.
     #[inline]
     pub(super) fn class(&self, match_info: u64) -> Interest {
         match self.options.context_ids {
@@ -113,13 +113,13 @@ impl Program {
         }
     }
 
-    /// The program's key of a peer.
+    /// Returns the program's address of a peer.
     #[inline]
     pub(super) fn address(&self, key: PeerKey) -> Address {
         Address::new(self.options.handle, key)
     }
 
-    /// A request has ended: reports it.
+    /// Reports a completed request.
     #[inline]
     pub(super) fn finish(
         &mut self,
@@ -148,7 +148,7 @@ impl Program {
         self.produced |= self.class(match_info);
     }
 
-    /// The result of a request, if the program has a handle; that is stale from now on.
+    /// Returns the result of a request and frees it; its handle becomes stale.
     #[inline]
     pub(super) fn hand_out(&mut self, ops: &mut Ops<Self>, op: RequestId) -> Option<Status> {
         let word = ops.data_mut(op)?;
@@ -161,7 +161,7 @@ impl Program {
         Some(status)
     }
 
-    /// A request has ended; `from`: the other side, if that is known only now.
+    /// Completes a request. `from`: the peer, if known only now.
     #[inline]
     pub(super) fn end(
         &mut self,
@@ -176,8 +176,8 @@ impl Program {
         let mut code = StatusCode::from(how.status);
         let mut transferred = how.transferred;
         match how.kind {
-            // The receiver has not taken all of a message. That is no business of who sent a small
-            // one, even if it was offered, for want of credit.
+            // The receiver took only part of a message. The sender of a small one is not told, even if the message was
+            // offered for lack of credits.
             OpKind::Send if code == StatusCode::Truncated && word.kind == RequestKind::Small => {
                 code = StatusCode::Success;
                 transferred = word.status.msg_length;
@@ -194,7 +194,7 @@ impl Program {
         self.finish(ops, op, code, transferred);
     }
 
-    /// A session has ended.
+    /// Handles the loss of a session.
     pub(super) fn lost(&mut self, down: &Down) {
         self.peers.lost(down.remote);
         let known = self.peers.of_remote(down.remote);
@@ -224,7 +224,7 @@ impl Owner for Program {
     ) {
         let from = match (how.kind, how.status) {
             (OpKind::Recv, _) => self.peers.of_remote(how.remote),
-            // It may change which session carries the sends, and so has its turn among losses.
+            // A connect may change which session carries the sends, and so is handled in order with losses.
             (OpKind::Connect, mx_proto::Status::Success) => None,
             _ => return self.end(ops, op, how, None),
         };

@@ -1,7 +1,7 @@
 //! Completions of an endpoint, and peeking at them.
 //!
 //! ```text
-//!   completed --> done, oldest first --- test, test_any --> gone
+//!   completed --> done, oldest first --- test, test_any --> freed
 //!                                    `-- peek: stays
 //! ```
 //!
@@ -17,7 +17,7 @@ use mx_proto::{Clock, MatchBits, MatchMask, RequestId};
 use mx_sys::{Interest, UserMemory};
 
 impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
-    /// The result of a request, if it has ended. Its handle is stale then.
+    /// Returns the result of a request that has ended, and makes its handle stale; else `None`.
     #[inline]
     pub(crate) fn test(&mut self, handle: RequestHandle) -> Result<Option<Status>, Error> {
         let (op, _) = self.find(handle)?;
@@ -28,8 +28,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// The end of the oldest request that has ended with match bits that agree with `bits` where
-    /// `mask` has ones.
+    /// Returns the result of the oldest completed request whose match bits agree with `bits` where `mask` has ones.
     #[inline]
     pub(crate) fn test_any(&mut self, bits: u64, mask: u64) -> Result<Option<Status>, Error> {
         check_mask(bits, mask)?;
@@ -38,7 +37,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         Ok(oldest.and_then(|op| program.hand_out(ops, op)))
     }
 
-    /// The oldest request that has ended. It stays.
+    /// Returns the oldest completed request, which stays.
     pub(crate) fn peek(&self) -> Result<Option<RequestHandle>, Error> {
         if self.options().context_ids.is_some() {
             return Err(Error::new(
@@ -51,7 +50,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         Ok(oldest.map(|op| self.name(*op)))
     }
 
-    /// The oldest unexpected message a receive with these bits and mask would take. It stays.
+    /// Returns the oldest unexpected message that a receive with these bits and mask would take. The message stays.
     pub(crate) fn probe(&mut self, bits: u64, mask: u64) -> Result<Option<Status>, Error> {
         check_mask(bits, mask)?;
         let Some(arrival) = self.endpoint.probe(MatchBits(bits), MatchMask(mask)) else {
@@ -63,7 +62,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         Ok(Some(status))
     }
 
-    /// Whether the memory of a send is the program's again, tested or not.
+    /// Returns whether the program may reuse the memory of a send, tested or not.
     pub(crate) fn is_buffered(&self, handle: RequestHandle) -> Result<bool, Error> {
         let (op, word) = self.find(handle)?;
         match word.kind {
@@ -72,13 +71,13 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// The pointer a request was posted with.
+    /// Returns the pointer with which a request was posted.
     pub(crate) fn context_of(&self, handle: RequestHandle) -> Result<usize, Error> {
         let (_, word) = self.find(handle)?;
         Ok(word.status.context)
     }
 
-    /// The interest of a thread that waits for this request.
+    /// Returns the interest of a thread that waits for this request.
     pub(crate) fn interest_of(&self, handle: RequestHandle) -> Interest {
         match self.find(handle) {
             Ok((_, word)) => self.endpoint.owner().class(word.status.match_info),
@@ -86,7 +85,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// Takes a request that has ended out of everything.
+    /// Returns the result of an ended request and frees it.
     #[inline]
     pub(super) fn take(&mut self, op: RequestId) -> Option<Status> {
         let (program, ops) = self.endpoint.split();

@@ -6,8 +6,8 @@
 //!        end_turn(decision) --> receives are tried again, then unexpected | consumed
 //! ```
 //!
-//! Turns come one at a time, in the order messages came. Messages wait for their turns as they would wait
-//! for receives: their senders go on as far as their credits reach. During a turn no packets are polled.
+//! Turns come one at a time, in the order of the messages. Messages wait for their turns as they would for receives:
+//! their senders continue as far as their credits reach. During a turn no packets are polled.
 
 use super::{Engine, HANDLER, UNEXPECTED};
 use crate::handles::Address;
@@ -16,21 +16,20 @@ use mx_proto::{Clock, Decision, Deferred};
 use mx_sys::UserMemory;
 use std::ffi::c_void;
 
-/// The C function: context, source, match bits, length, data or null. Non-zero: it has consumed the
-/// message.
+/// The C function: context, source, match bits, length, data or null. Returns non-zero if it has consumed the message.
 pub type UnexpectedFunction =
     unsafe extern "C" fn(*mut c_void, Address, u64, u32, *mut c_void) -> u32;
 
 /// A registered handler.
 #[derive(Clone, Copy, Debug)]
 pub struct UnexpectedHandler {
-    /// The handler.
+    /// C function.
     pub function: UnexpectedFunction,
-    /// Its first argument; only handed through, so a number here.
+    /// First argument; not dereferenced, so a number here.
     pub context: usize,
 }
 
-/// The handler is to be called with this.
+/// Arguments for a call of the handler.
 #[derive(Debug)]
 pub(crate) struct HandlerTurn {
     pub(crate) handler: UnexpectedHandler,
@@ -42,16 +41,16 @@ pub(crate) struct HandlerTurn {
 #[derive(Debug, Default)]
 pub(super) struct Handling {
     handler: Option<UnexpectedHandler>,
-    /// The thread that runs it now.
+    /// Thread that runs the handler now, else `None`.
     running: Option<usize>,
-    /// Turns so far.
+    /// Number of turns so far.
     turns: u64,
-    /// No more turns: the endpoint is about to be closed.
+    /// Whether no more turns begin because the endpoint is about to be closed.
     closing: bool,
 }
 
 impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
-    /// Registers a handler, or none. A turn that is under way goes on; see [`Self::running`].
+    /// Registers a handler, or none. A turn in progress continues; see [`Self::running`].
     pub(crate) fn set_handler(&mut self, handler: Option<UnexpectedHandler>) {
         self.handling.handler = handler;
         self.endpoint.owner_mut().deferring = handler.is_some();
@@ -60,27 +59,27 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// The thread that runs the handler now.
+    /// Returns the thread that runs the handler now.
     pub(crate) fn running(&self) -> Option<usize> {
         self.handling.running
     }
 
-    /// The number of turns that have begun.
+    /// Returns the number of turns that have begun.
     pub(crate) fn turns(&self) -> u64 {
         self.handling.turns
     }
 
-    /// In a child of `fork`, which has this thread only.
+    /// Forgets the turn of another thread, in a child of `fork`, which has only thread `this`.
     pub(crate) fn forget_other_threads(&mut self, this: usize) {
         self.handling.running.take_if(|thread| *thread != this);
     }
 
-    /// No turn begins from now on.
+    /// Prevents further turns.
     pub(crate) fn end_turns(&mut self) {
         self.handling.closing = true;
     }
 
-    /// The handler's next turn, if there is one: `thread` calls it and must come back with
+    /// Returns the handler's next turn, if there is one: `thread` calls the handler and must then call
     /// [`Self::end_turn`].
     #[inline]
     pub(crate) fn next_turn(&mut self, thread: impl FnOnce() -> usize) -> Option<HandlerTurn> {
@@ -110,7 +109,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         })
     }
 
-    /// The handler has come back. True: it has consumed the message.
+    /// Ends a turn. `consumed`: whether the handler has consumed the message.
     #[cold]
     pub(crate) fn end_turn(&mut self, deferred: Deferred, consumed: bool) {
         self.handling.running = None;
@@ -118,11 +117,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         if self.handling.handler.is_none() {
             self.keep_deferred();
         }
-        // Others wait for the end of it, or have to run it for the next message.
+        // Other threads wait for the end of the turn, or have to run the handler for the next message.
         self.produce(HANDLER);
     }
 
-    /// Without a handler, messages that wait for it are unexpected ones.
+    /// Treats deferred messages as unexpected ones because no handler is registered.
     #[cold]
     fn keep_deferred(&mut self) {
         self.endpoint.keep_undecided();

@@ -1,8 +1,8 @@
 //! Testing requests, and probing for messages.
 //!
 //! ```text
-//!   process ---> None           *result = 0, nothing else is written
-//!           ---> Some(status)   handler (when it failed) --> *status, *request = NULL, *result = 1
+//!   process ---> None           *result = 0, no other output is written
+//!           ---> Some(status)   handler (after a failure) --> *status, *request = NULL, *result = 1
 //! ```
 
 use crate::abi::{mx_endpoint_t, mx_request_t, mx_return_t, mx_status_t};
@@ -18,7 +18,7 @@ use std::ptr::{NonNull, with_exposed_provenance_mut};
 use std::time::Duration;
 
 export! {
-    /// Whether a request is done.
+    /// Tests a request.
     pub unsafe extern "C" fn mx_test(
         ep: mx_endpoint_t,
         request: *mut mx_request_t,
@@ -26,15 +26,15 @@ export! {
         result: *mut u32,
     ) -> mx_return_t, of ep {
         let out = Outputs::new(status, result)?;
-        // SAFETY: null, or C's to read.
+        // SAFETY: null, or readable for C.
         let (place, handle) = unsafe { self::request(request) }?;
         let ended = process::test(ep.into(), handle)?;
-        // SAFETY: C's to write to.
+        // SAFETY: writable outputs of C.
         unsafe { out.give("mx_test", ep.into(), ended, Some(place)) };
         Ok(())
     }
 
-    /// As `mx_test`, but waits.
+    /// Does what `mx_test` does, but waits.
     pub unsafe extern "C" fn mx_wait(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
@@ -43,15 +43,15 @@ export! {
         result: *mut u32,
     ) -> mx_return_t, of endpoint {
         let out = Outputs::new(status, result)?;
-        // SAFETY: null, or C's to read.
+        // SAFETY: null, or readable for C.
         let (place, handle) = unsafe { self::request(request) }?;
         let ended = process::wait_for(endpoint.into(), handle, self::timeout(timeout))?;
-        // SAFETY: C's to write to.
+        // SAFETY: writable outputs of C.
         unsafe { out.give("mx_wait", endpoint.into(), ended, Some(place)) };
         Ok(())
     }
 
-    /// The oldest request that is done and matches.
+    /// Tests for the oldest completed request that matches.
     pub unsafe extern "C" fn mx_test_any(
         endpoint: mx_endpoint_t,
         match_info: u64,
@@ -61,12 +61,12 @@ export! {
     ) -> mx_return_t, of endpoint {
         let out = Outputs::new(status, result)?;
         let ended = process::test_any(endpoint.into(), match_info, match_mask)?;
-        // SAFETY: C's to write to.
+        // SAFETY: writable outputs of C.
         unsafe { out.give("mx_test_any", endpoint.into(), ended, None) };
         Ok(())
     }
 
-    /// As `mx_test_any`, but waits.
+    /// Does what `mx_test_any` does, but waits.
     pub unsafe extern "C" fn mx_wait_any(
         endpoint: mx_endpoint_t,
         timeout: u32,
@@ -78,33 +78,33 @@ export! {
         let out = Outputs::new(status, result)?;
         let timeout = self::timeout(timeout);
         let ended = process::wait_any(endpoint.into(), match_info, match_mask, timeout)?;
-        // SAFETY: C's to write to.
+        // SAFETY: writable outputs of C.
         unsafe { out.give("mx_wait_any", endpoint.into(), ended, None) };
         Ok(())
     }
 
-    /// The oldest request that is done.
+    /// Returns the oldest completed request, which stays.
     pub unsafe extern "C" fn mx_ipeek(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
         result: *mut u32,
     ) -> mx_return_t, of endpoint {
-        // SAFETY: null, or C's to write to.
+        // SAFETY: null, or writable outputs of C.
         unsafe { peek(endpoint, Some(Duration::ZERO), request, result) }
     }
 
-    /// As `mx_ipeek`, but waits.
+    /// Does what `mx_ipeek` does, but waits.
     pub unsafe extern "C" fn mx_peek(
         endpoint: mx_endpoint_t,
         timeout: u32,
         request: *mut mx_request_t,
         result: *mut u32,
     ) -> mx_return_t, of endpoint {
-        // SAFETY: null, or C's to write to.
+        // SAFETY: null, or writable outputs of C.
         unsafe { peek(endpoint, self::timeout(timeout), request, result) }
     }
 
-    /// The oldest unexpected message that matches.
+    /// Returns the status of the oldest unexpected message that matches.
     pub unsafe extern "C" fn mx_iprobe(
         endpoint: mx_endpoint_t,
         match_info: u64,
@@ -113,11 +113,11 @@ export! {
         result: *mut u32,
     ) -> mx_return_t, of endpoint {
         let out = Outputs::of_probe(status, result);
-        // SAFETY: C's to write to.
+        // SAFETY: writable outputs of C.
         unsafe { probe(endpoint, Some(Duration::ZERO), match_info, match_mask, out?) }
     }
 
-    /// As `mx_iprobe`, but waits.
+    /// Does what `mx_iprobe` does, but waits.
     pub unsafe extern "C" fn mx_probe(
         endpoint: mx_endpoint_t,
         timeout: u32,
@@ -127,49 +127,49 @@ export! {
         result: *mut u32,
     ) -> mx_return_t, of endpoint {
         let out = Outputs::of_probe(status, result);
-        // SAFETY: C's to write to.
+        // SAFETY: writable outputs of C.
         unsafe { probe(endpoint, self::timeout(timeout), match_info, match_mask, out?) }
     }
 
-    /// Whether a send's buffer is free again.
+    /// Tests whether a send's buffer may be reused.
     pub unsafe extern "C" fn mx_ibuffered(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
         result: *mut u32,
     ) -> mx_return_t, of endpoint {
-        // SAFETY: null, or C's to read and to write to.
+        // SAFETY: null, or readable and writable for C.
         unsafe { buffered(endpoint, Some(Duration::ZERO), request, result) }
     }
 
-    /// As `mx_ibuffered`, but waits.
+    /// Does what `mx_ibuffered` does, but waits.
     pub unsafe extern "C" fn mx_buffered(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
         timeout: u32,
         result: *mut u32,
     ) -> mx_return_t, of endpoint {
-        // SAFETY: null, or C's to read and to write to.
+        // SAFETY: null, or readable and writable for C.
         unsafe { buffered(endpoint, self::timeout(timeout), request, result) }
     }
 
-    /// The pointer a request was posted with.
+    /// Returns the pointer with which a request was posted.
     pub unsafe extern "C" fn mx_context(
         request: *mut mx_request_t,
         context: *mut *mut c_void,
     ) -> mx_return_t {
         let context = required("context", context)?;
-        // SAFETY: null, or C's to read.
+        // SAFETY: null, or readable for C.
         let (_, handle) = unsafe { self::request(request) }?;
         let posted_with = process::context_of(handle)?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { context.write(with_exposed_provenance_mut(posted_with)) };
         Ok(())
     }
 }
 
-/// Where C wants a status.
+/// C's output for a status.
 struct Outputs {
-    /// `None`: a probe whose answer is the result alone.
+    /// `None` for a probe without a status.
     status: Option<NonNull<mx_status_t>>,
     result: NonNull<u32>,
 }
@@ -178,13 +178,13 @@ impl Outputs {
     #[inline]
     fn new(status: *mut mx_status_t, result: *mut u32) -> Result<Self, Error> {
         Ok(Self {
-            // Without it a request that failed would look like any other.
+            // Required: without the status a failed request would look like any other.
             status: Some(required("status", status)?),
             result: required("result", result)?,
         })
     }
 
-    /// A probe's.
+    /// Checks the outputs of a probe.
     fn of_probe(status: *mut mx_status_t, result: *mut u32) -> Result<Self, Error> {
         Ok(Self {
             status: optional("status", status)?,
@@ -192,11 +192,11 @@ impl Outputs {
         })
     }
 
-    /// Hands a request's end out; `request` is where C holds its handle.
+    /// Reports the end of a request. `request`: the place of C's handle.
     ///
     /// # Safety
     ///
-    /// All of them may be written to.
+    /// All places are writable.
     #[inline]
     unsafe fn give(
         self,
@@ -219,7 +219,7 @@ impl Outputs {
 
     /// # Safety
     ///
-    /// Both may be written to.
+    /// Both places are writable.
     #[inline]
     unsafe fn write(self, found: Option<Status>) {
         if let Some(found) = found {
@@ -233,7 +233,7 @@ impl Outputs {
 
 /// # Safety
 ///
-/// `out` may be written to.
+/// `out` is writable.
 unsafe fn probe(
     endpoint: mx_endpoint_t,
     timeout: Option<Duration>,
@@ -249,7 +249,7 @@ unsafe fn probe(
 
 /// # Safety
 ///
-/// The pointers are null or may be read and written to.
+/// The pointers are null or readable and writable.
 unsafe fn buffered(
     endpoint: mx_endpoint_t,
     timeout: Option<Duration>,
@@ -267,7 +267,7 @@ unsafe fn buffered(
 
 /// # Safety
 ///
-/// The pointers are null or may be written to.
+/// The pointers are null or writable.
 unsafe fn peek(
     endpoint: mx_endpoint_t,
     timeout: Option<Duration>,

@@ -15,7 +15,7 @@ use crate::{handler, library};
 use libc::c_void;
 use mx_boundary::{array, in_range, required};
 
-/// Parameters that are looked at: there are three keys, and the last of each counts.
+/// Maximum number of parameters: there are three keys, and the last of each counts.
 const PARAMS_MAX: u32 = 64;
 
 export! {
@@ -36,20 +36,20 @@ export! {
             key: endpoint_key,
             ..OpenParams::default()
         };
-        // SAFETY: null or as long as `params_count` says, by the contract.
+        // SAFETY: null or `params_count` parameters, by the contract.
         unsafe { read_params(params_array, params_count, &mut params) }?;
         let opened = process::open(&settings, params)?;
         if let Err(ended) = library::settings() {
-            // By another thread's mx_finalize, which has closed what it saw.
+            // Another thread's mx_finalize has closed only the endpoints that it saw.
             let _ = process::close(opened);
             return Err(ended);
         }
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { endpoint.write(opened.into()) };
         Ok(())
     }
 
-    /// Closes an endpoint; its requests are gone.
+    /// Closes an endpoint; its requests end without a completion.
     pub unsafe extern "C" fn mx_close_endpoint(endpoint: mx_endpoint_t) -> mx_return_t, of endpoint {
         process::close(endpoint.into())
     }
@@ -59,22 +59,22 @@ export! {
         process::wakeup(endpoint.into())
     }
 
-    /// Stops all processing.
+    /// Disables progress.
     pub unsafe extern "C" fn mx_disable_progression(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::set_progression(ep.into(), false)
     }
 
-    /// Lets it go on.
+    /// Enables progress.
     pub unsafe extern "C" fn mx_reenable_progression(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::set_progression(ep.into(), true)
     }
 
-    /// Makes one pass over everything.
+    /// Polls once.
     pub unsafe extern "C" fn mx_progress(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::progress(ep.into())
     }
 
-    /// Registers the handler that is asked about messages without a receive; none for NULL.
+    /// Registers the handler for messages without a receive; NULL removes it.
     pub unsafe extern "C" fn mx_register_unexp_handler(
         ep: mx_endpoint_t,
         handler: mx_unexp_handler_t,
@@ -88,7 +88,7 @@ export! {
     }
 }
 
-/// Takes over what the list says.
+/// Stores the parameters of a list.
 ///
 /// # Safety
 ///
@@ -105,16 +105,16 @@ unsafe fn read_params(
     for (at, param) in list.iter().enumerate() {
         match param.key {
             MX_PARAM_ERROR_HANDLER => {
-                // SAFETY: what C wrote for this key: a function or null.
+                // SAFETY: C has stored a function or null for this key.
                 params.error_handler = handler::word(unsafe { param.val.error_handler });
             }
             MX_PARAM_UNEXP_QUEUE_MAX => {
-                // SAFETY: what C wrote for this key; any number is one.
+                // SAFETY: C has stored a number for this key; any number is legal.
                 let bytes = unsafe { param.val.unexp_queue_max };
                 params.unexpected_bytes = (bytes != 0).then_some(bytes as usize);
             }
             MX_PARAM_CONTEXT_ID => {
-                // SAFETY: what C wrote for this key; any two bytes are one.
+                // SAFETY: C has stored two bytes for this key; any are legal.
                 let field = unsafe { param.val.context_id };
                 params.context_ids = context_ids(field.bits, field.shift)?;
             }
@@ -127,7 +127,7 @@ unsafe fn read_params(
     Ok(())
 }
 
-/// The field of the match bits; none for no bits.
+/// Checks the position of a context id; `None` for 0 bits.
 fn context_ids(bits: u8, shift: u8) -> Result<Option<ContextIds>, Error> {
     let fits = bits <= MX_CONTEXT_ID_BITS_MAX && u32::from(bits) + u32::from(shift) <= u64::BITS;
     let field = match (fits, bits) {
@@ -149,7 +149,7 @@ mod tests {
 
     fn read(list: &mut [mx_param_t]) -> Result<OpenParams, Code> {
         let mut params = OpenParams::default();
-        // SAFETY: the list is as long as it says.
+        // SAFETY: the list has that many entries.
         let result = unsafe { read_params(list.as_mut_ptr(), list.len() as u32, &mut params) };
         result.map(|()| params).map_err(|error| error.code())
     }
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_list_is_there_and_short_and_its_last_word_counts() {
         let mut params = OpenParams::default();
-        // SAFETY: nothing is there to be read.
+        // SAFETY: nothing is read.
         let none = unsafe { read_params(std::ptr::null_mut(), 0, &mut params) };
         assert!(none.is_ok());
         // SAFETY: as above.

@@ -1,9 +1,8 @@
-//! Functions that exist because old programs link them: three calls that are refused, and those of
-//! MPI.
+//! Functions that exist because old programs link them: three calls that are rejected, and those of MPI.
 //!
 //! ```text
-//!   mx_iput, mx_iget               MX_FAILURE: an address that came over the wire is never used
-//!   mx_register_unexp_callback     MX_FAILURE: mx_register_unexp_handler took its place
+//!   mx_iput, mx_iget               MX_FAILURE: an address from a peer is never used
+//!   mx_register_unexp_callback     MX_FAILURE: replaced by mx_register_unexp_handler
 //!   mx_open_board, mx__get_mapper_state, mx__regcache_clean     answer as without a mapper
 //! ```
 //!
@@ -19,12 +18,12 @@ use crate::{library, names};
 use libc::{c_int, c_void, size_t};
 use mx_boundary::required;
 
-/// Why there is no one-sided communication.
+/// Error text of the one-sided calls.
 const ONE_SIDED: &str = "not supported: a peer's memory is never touched at an address it was \
                          told; send a message";
 
 export! {
-    /// Refused.
+    /// Returns an error.
     pub unsafe extern "C" fn mx_iput(
         endpoint: mx_endpoint_t,
         _local_addr: *mut c_void,
@@ -37,7 +36,7 @@ export! {
         Err(Error::new(Code::Failure, ONE_SIDED))
     }
 
-    /// Refused.
+    /// Returns an error.
     pub unsafe extern "C" fn mx_iget(
         endpoint: mx_endpoint_t,
         _local_addr: *mut c_void,
@@ -50,7 +49,7 @@ export! {
         Err(Error::new(Code::Failure, ONE_SIDED))
     }
 
-    /// Refused.
+    /// Returns an error.
     pub unsafe extern "C" fn mx_register_unexp_callback(
         ep: mx_endpoint_t,
         _cb: mx_matching_callback_t,
@@ -60,19 +59,19 @@ export! {
         Err(Error::new(Code::Failure, text))
     }
 
-    /// The board with that number, which is its own handle.
+    /// Opens the board with that number, which is also the handle.
     pub unsafe extern "C" fn mx_open_board(
         i: c_int,
         handle: *mut mx_endpt_handle_t,
     ) -> mx_return_t {
         let handle = required("handle", handle)?;
         board(i)?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { handle.write(i) };
         Ok(())
     }
 
-    /// The network's state: nothing but the board.
+    /// Returns the network's state, with nothing but the board set.
     pub unsafe extern "C" fn mx__get_mapper_state(
         handle: mx_endpt_handle_t,
         state: *mut mx_mapper_state_t,
@@ -83,13 +82,13 @@ export! {
             board_number,
             ..mx_mapper_state_t::default()
         };
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { state.write(answer) };
         Ok(())
     }
 }
 
-/// The number, if this host has such a board.
+/// Checks that this machine has a board of that number.
 fn board(number: c_int) -> Result<u32, Error> {
     library::settings()?;
     let unknown = |_| {
@@ -103,8 +102,8 @@ fn board(number: c_int) -> Result<u32, Error> {
     Ok(number)
 }
 
-/// Memory is not kept registered by address, so there is nothing to clean. Returns 0.
-// SAFETY: the name is this library's own by its purpose.
+/// Does nothing: memory is not kept registered by address. Returns 0.
+// SAFETY: the name is the library's own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx__regcache_clean(_ptr: *mut c_void, _len: size_t) -> c_int {
     0

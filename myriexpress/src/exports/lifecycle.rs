@@ -9,8 +9,8 @@ use crate::status::StatusCode;
 use crate::{handler, library};
 use libc::{c_char, c_int};
 
-/// The handler that prints and ends the process.
-// SAFETY: the name is this library's own by its purpose.
+/// The handler that prints an error and ends the process.
+// SAFETY: the name is the library's own.
 #[unsafe(no_mangle)]
 pub static MX_ERRORS_ARE_FATAL: mx_error_handler_t = Some(handler::fatal);
 
@@ -25,29 +25,29 @@ export! {
         library::init(api)
     }
 
-    /// Takes one init back; the last one closes every endpoint.
+    /// Undoes one init; the last call closes every endpoint.
     pub unsafe extern "C" fn mx_finalize() -> mx_return_t {
         library::finalize()
     }
 }
 
-// These three have no code to return and cannot fail.
+// The following three have no code to return and cannot fail.
 
-/// The process's handler; gives the one before.
+/// Sets the process's handler; returns the previous one.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_set_error_handler(handler: mx_error_handler_t) -> mx_error_handler_t {
     handler::set(handler)
 }
 
-/// A return code in words.
+/// Returns the text of a return code.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_strerror(return_code: mx_return_t) -> *const c_char {
     Code::words(return_code).as_ptr()
 }
 
-/// A status code in words.
+/// Returns the text of a status code.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_strstatus(status: mx_status_code_t) -> *const c_char {

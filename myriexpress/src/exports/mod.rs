@@ -10,13 +10,13 @@
 //!   kept        obsolete functions that old programs link; mx_io
 //! ```
 //!
-//! Every function may be called from any thread at any time, and is described in its header. On
-//! failure no output is written.
+//! Every function may be called from any thread at any time, and is documented in its header. On failure no output is
+//! written.
 //!
 //! Owns: C's argument lists and the codes for wrong arguments.
 //! Out of scope: matching, the network.
 
-// The names are C's. What a C caller must keep is said in the headers.
+// C's names. The headers say what a C caller must keep to.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 pub mod complete;

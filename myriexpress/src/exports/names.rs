@@ -12,11 +12,11 @@ use libc::{c_char, c_void};
 use mx_boundary::{required, string};
 use mx_proto::NicId;
 
-/// Longest name that is looked at; DNS names end at 253 bytes.
+/// Longest name that is read, in bytes; DNS names end at 253.
 const HOSTNAME_LIMIT: usize = 1024;
 
 export! {
-    /// The NIC id of a host's board.
+    /// Looks up the NIC id of a host's board.
     pub unsafe extern "C" fn mx_hostname_to_nic_id(
         hostname: *mut c_char,
         nic_id: *mut u64,
@@ -28,12 +28,12 @@ export! {
         let hostname = hostname.map_err(coded(code))?;
         library::settings()?;
         let found = names::nic_id(hostname)?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { nic_id.write(found.0) };
         Ok(())
     }
 
-    /// The NIC id of a board of this host.
+    /// Returns the NIC id of a board of this machine.
     pub unsafe extern "C" fn mx_board_number_to_nic_id(
         board_number: u32,
         nic_id: *mut u64,
@@ -41,12 +41,12 @@ export! {
         let nic_id = required("nic_id", nic_id)?;
         library::settings()?;
         let found = names::of_board(board_number)?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { nic_id.write(found.0) };
         Ok(())
     }
 
-    /// The board of this machine that has the NIC id.
+    /// Returns the board of this machine that has the NIC id.
     pub unsafe extern "C" fn mx_nic_id_to_board_number(
         nic_id: u64,
         board_number: *mut u32,
@@ -54,12 +54,12 @@ export! {
         let board_number = required("board_number", board_number)?;
         library::settings()?;
         let found = names::board_number(NicId(nic_id))?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { board_number.write(found) };
         Ok(())
     }
 
-    /// `host:board` of a NIC id.
+    /// Returns `host:board` for a NIC id.
     pub unsafe extern "C" fn mx_nic_id_to_hostname(
         nic_id: u64,
         hostname: *mut c_char,
@@ -67,15 +67,15 @@ export! {
         let hostname = required_or(Code::BadHostnameArgs, "hostname", hostname)?;
         library::settings()?;
         let mut name = names::hostname(NicId(nic_id))?.into_bytes();
-        // It has no more by promise; a shorter name is not the host's, but nothing is overwritten.
+        // Names fit by contract. Should one not, a truncated name is wrong, but overwrites nothing.
         name.truncate(MX_MAX_HOSTNAME_LEN - 1);
         name.push(0);
-        // SAFETY: C has room for MX_MAX_HOSTNAME_LEN bytes there, and these are no more.
+        // SAFETY: C provides MX_MAX_HOSTNAME_LEN bytes, and these are no more.
         unsafe { std::ptr::copy_nonoverlapping(name.as_ptr(), hostname.as_ptr().cast(), name.len()) };
         Ok(())
     }
 
-    /// Answers a question about the library, an endpoint or a board.
+    /// Queries the library, an endpoint or a board.
     pub unsafe extern "C" fn mx_get_info(
         ep: mx_endpoint_t,
         key: mx_get_info_key_t,
@@ -91,13 +91,13 @@ export! {
         let which = unsafe { which_board(in_val.cast(), in_len) }?;
         let answer = info::answer(key, endpoint, which)?;
         let bytes = answer.fitting(out_len as usize)?;
-        // SAFETY: C has room for `out_len` bytes there, and these are no more.
+        // SAFETY: C provides `out_len` bytes, and these are no more.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.as_ptr(), bytes.len()) };
         Ok(())
     }
 }
 
-/// The board that `in_val` names.
+/// Returns the board that `in_val` names.
 ///
 /// # Safety
 ///
@@ -106,16 +106,16 @@ unsafe fn which_board(value: *const u8, len: u32) -> Result<Which, Error> {
     if value.is_null() {
         return Ok(Which::Usual);
     }
-    // Nothing of it need be aligned.
+    // The value may be misaligned.
     match len {
         0 => Ok(Which::Usual),
-        // SAFETY: as long as `len` says.
+        // SAFETY: `len` bytes are readable.
         1 => Ok(Which::Number(unsafe { value.read() }.into())),
-        // SAFETY: as long as `len` says.
+        // SAFETY: `len` bytes are readable.
         4 => Ok(Which::Number(unsafe {
             value.cast::<u32>().read_unaligned()
         })),
-        // SAFETY: as long as `len` says.
+        // SAFETY: `len` bytes are readable.
         8 => Ok(Which::Nic(NicId(unsafe {
             value.cast::<u64>().read_unaligned()
         }))),

@@ -24,7 +24,7 @@ export! {
         let addr = required("addr", addr)?;
         let timeout = self::timeout(timeout);
         let found = process::connect(endpoint.into(), NicId(nic_id), endpoint_id, key, timeout)?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { addr.write(found) };
         Ok(())
     }
@@ -41,11 +41,11 @@ export! {
     ) -> mx_return_t, of ep {
         let (to, context) = ((NicId(nic_id), eid), context.expose_provenance());
         let post = |ep, forget| process::iconnect(ep, to, key, match_info, context, forget);
-        // SAFETY: null, or C's to write to.
+        // SAFETY: null, or a writable output of C.
         unsafe { posted(ep, request, post) }
     }
 
-    /// Ends a connection.
+    /// Disconnects a peer.
     pub unsafe extern "C" fn mx_disconnect(
         ep: mx_endpoint_t,
         addr: mx_endpoint_addr_t,
@@ -53,19 +53,19 @@ export! {
         process::disconnect(ep.into(), addr)
     }
 
-    /// The endpoint's own address.
+    /// Returns the endpoint's own address.
     pub unsafe extern "C" fn mx_get_endpoint_addr(
         endpoint: mx_endpoint_t,
         endpoint_addr: *mut mx_endpoint_addr_t,
     ) -> mx_return_t, of endpoint {
         let addr = required("endpoint_addr", endpoint_addr)?;
         let own = process::own_address(endpoint.into())?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { addr.write(own) };
         Ok(())
     }
 
-    /// The NIC id and endpoint id of an address, each if it is asked for.
+    /// Returns the NIC id and endpoint id of an address, each unless NULL.
     pub unsafe extern "C" fn mx_decompose_endpoint_addr(
         endpoint_addr: mx_endpoint_addr_t,
         nic_id: *mut u64,
@@ -74,7 +74,7 @@ export! {
         let nic_id = optional("nic_id", nic_id)?;
         let endpoint_id = optional("endpoint_id", endpoint_id)?;
         let (nic, endpoint, _) = process::decompose(endpoint_addr)?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: writable outputs of C; checked above.
         unsafe {
             write_if(nic_id, nic.0);
             write_if(endpoint_id, endpoint);
@@ -82,7 +82,7 @@ export! {
         Ok(())
     }
 
-    /// The NIC id, endpoint id and session of an address, each if it is asked for.
+    /// Returns the NIC id, endpoint id and session of an address, each unless NULL.
     pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
         endpoint_addr: mx_endpoint_addr_t,
         nic_id: *mut u64,
@@ -93,7 +93,7 @@ export! {
         let endpoint_id = optional("endpoint_id", endpoint_id)?;
         let session_id = optional("session_id", session_id)?;
         let (nic, endpoint, session) = process::decompose(endpoint_addr)?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: writable outputs of C; checked above.
         unsafe {
             write_if(nic_id, nic.0);
             write_if(endpoint_id, endpoint);
@@ -102,7 +102,7 @@ export! {
         Ok(())
     }
 
-    /// Puts a pointer on a peer.
+    /// Attaches a pointer to a peer.
     pub unsafe extern "C" fn mx_set_endpoint_addr_context(
         endpoint_addr: mx_endpoint_addr_t,
         context: *mut c_void,
@@ -110,14 +110,14 @@ export! {
         process::set_context(endpoint_addr, context.expose_provenance())
     }
 
-    /// The pointer on a peer.
+    /// Returns the pointer attached to a peer.
     pub unsafe extern "C" fn mx_get_endpoint_addr_context(
         endpoint_addr: mx_endpoint_addr_t,
         context: *mut *mut c_void,
     ) -> mx_return_t, of endpoint_addr {
         let context = required("context", context)?;
         let found = process::context(endpoint_addr)?;
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { context.write(with_exposed_provenance_mut(found)) };
         Ok(())
     }

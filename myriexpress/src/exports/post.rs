@@ -1,7 +1,7 @@
 //! Posting messages and cancelling them.
 //!
 //! ```text
-//!   segments --> UserMemory --> process --> handle --> *request, or forgotten when that is NULL
+//!   segments --> UserMemory --> process --> handle --> *request, or forgotten if that is NULL
 //! ```
 
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t};
@@ -25,12 +25,12 @@ export! {
         request: *mut mx_request_t,
     ) -> mx_return_t, of endpoint {
         let (list, mode) = ((segments_list, segments_count), SendMode::Buffered);
-        // SAFETY: C keeps the list for the call, and the buffers until the request completes; the
-        // request is null, or C's to write to.
+        // SAFETY: C keeps the list for the call, and the buffers until the request completes; the request is null, or
+        // writable.
         unsafe { send(endpoint, list, dest_endpoint, match_info, context, request, mode) }
     }
 
-    /// Sends a message that completes when it has been matched.
+    /// Sends a message; completes after it has been matched.
     pub unsafe extern "C" fn mx_issend(
         endpoint: mx_endpoint_t,
         segments_list: *mut mx_segment_t,
@@ -41,8 +41,8 @@ export! {
         request: *mut mx_request_t,
     ) -> mx_return_t, of endpoint {
         let (list, mode) = ((segments_list, segments_count), SendMode::Synchronous);
-        // SAFETY: C keeps the list for the call, and the buffers until the request completes; the
-        // request is null, or C's to write to.
+        // SAFETY: C keeps the list for the call, and the buffers until the request completes; the request is null, or
+        // writable.
         unsafe { send(endpoint, list, dest_endpoint, match_info, context, request, mode) }
     }
 
@@ -60,43 +60,43 @@ export! {
         let memory = unsafe { segments(segments_list, segments_count) }?;
         let context = context.expose_provenance();
         let post = |ep, forget| process::irecv(ep, memory, match_info, match_mask, context, forget);
-        // SAFETY: null, or C's to write to.
+        // SAFETY: null, or a writable output of C.
         unsafe { posted(endpoint, request, post) }
     }
 
-    /// Takes back what nothing has answered yet.
+    /// Cancels a request that is not matched or answered yet.
     pub unsafe extern "C" fn mx_cancel(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
         result: *mut u32,
     ) -> mx_return_t, of endpoint {
         let result = required("result", result)?;
-        // SAFETY: null, or C's to read.
+        // SAFETY: null, or readable for C.
         let (place, handle) = unsafe { self::request(request) }?;
         let gone = process::cancel(endpoint.into(), handle)?;
         if gone {
-            // SAFETY: C's to write to; it has just been read.
+            // SAFETY: writable for C; it has just been read.
             unsafe { place.write(std::ptr::null_mut()) };
         }
-        // SAFETY: C's to write to; checked above.
+        // SAFETY: a writable output of C; checked above.
         unsafe { result.write(gone.into()) };
         Ok(())
     }
 
-    /// Gives a request up.
+    /// Forgets a request.
     pub unsafe extern "C" fn mx_forget(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
     ) -> mx_return_t, of endpoint {
-        // SAFETY: null, or C's to read.
+        // SAFETY: null, or readable for C.
         let (place, handle) = unsafe { self::request(request) }?;
         process::forget(endpoint.into(), handle)?;
-        // SAFETY: C's to write to; it has just been read.
+        // SAFETY: writable for C; it has just been read.
         unsafe { place.write(std::ptr::null_mut()) };
         Ok(())
     }
 
-    /// Sets the time that a request, or with NULL every later one, may go without progress.
+    /// Sets the time that a request, or with NULL every later one, may take without progress.
     pub unsafe extern "C" fn mx_set_request_timeout(
         endpoint: mx_endpoint_t,
         request: mx_request_t,
@@ -107,7 +107,7 @@ export! {
     }
 }
 
-/// The common part of the two kinds of send.
+/// Implements both kinds of send.
 ///
 /// # Safety
 ///
@@ -135,7 +135,7 @@ unsafe fn send(
     unsafe { posted(endpoint, request, post) }
 }
 
-/// Posts a request, whose handle goes to `place`; without a place it is forgotten.
+/// Posts a request and stores its handle in `place`; forgets it if `place` is null.
 ///
 /// # Safety
 ///

@@ -82,7 +82,7 @@ impl slot::Engine for HostEngine {
     }
 }
 
-/// The endpoint a handle names.
+/// Returns the endpoint of a handle.
 pub(super) fn opened(slot: &HostSlot, ep: EndpointHandle) -> Result<&Open<HostEngine>, Error> {
     match slot.open() {
         Some(open) if slot.generation() == ep.generation() => Ok(open),
@@ -90,7 +90,7 @@ pub(super) fn opened(slot: &HostSlot, ep: EndpointHandle) -> Result<&Open<HostEn
     }
 }
 
-/// Its engine.
+/// Returns the engine of a handle's endpoint.
 #[inline]
 pub(super) fn engine(slot: &mut HostSlot, ep: EndpointHandle) -> Result<&mut HostEngine, Error> {
     let generation = slot.generation();
@@ -100,7 +100,7 @@ pub(super) fn engine(slot: &mut HostSlot, ep: EndpointHandle) -> Result<&mut Hos
     }
 }
 
-/// A handle that names no open endpoint.
+/// Reports a handle of no open endpoint.
 #[cold]
 pub(super) fn not_open(ep: EndpointHandle) -> Error {
     Error::new(
@@ -109,7 +109,7 @@ pub(super) fn not_open(ep: EndpointHandle) -> Error {
     )
 }
 
-/// There is no endpoint, or after a fork no other one.
+/// Reports that no endpoint could be opened, or reopened after a fork.
 #[cold]
 pub(super) fn no_endpoint(reason: SlotError) -> Error {
     let what = match reason {

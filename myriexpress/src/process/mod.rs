@@ -6,9 +6,8 @@
 //!                          helper thread ---------'     one per open endpoint
 //! ```
 //!
-//! Everything here may be called at any time from any thread, with any handle: a stale or invalid
-//! one is refused. C functions (unexpected handlers) run
-//! without a lock.
+//! Every function may be called at any time from any thread, with any handle: a stale or invalid one is rejected. C
+//! functions (unexpected handlers) run without a lock.
 //!
 //! Owns: the table, the start and the end of endpoints (`open`), waiting (`wait`).
 //! Out of scope: the protocol, C's pointers, error handlers (only stored).
@@ -34,7 +33,7 @@ use std::time::{Duration, Instant};
 use table::{find, held, of_request, with};
 use wait::{own_turn, wait, wait_for_handler};
 
-/// Sends all of `memory` to `to`. With `forget` its end is not reported.
+/// Sends all of `memory` to `to`. `forget`: the end is not reported.
 #[inline]
 pub fn isend(
     ep: EndpointHandle,
@@ -50,8 +49,7 @@ pub fn isend(
     })
 }
 
-/// Receives the oldest message whose bits agree with `bits` where `mask` has ones. `forget` as for
-/// [`isend`].
+/// Receives the oldest message whose bits agree with `bits` where `mask` has ones. `forget` as for [`isend`].
 #[inline]
 pub fn irecv(
     ep: EndpointHandle,
@@ -66,7 +64,7 @@ pub fn irecv(
     })
 }
 
-/// Starts talking to an endpoint; the status's source is its address. `forget` as for [`isend`].
+/// Connects to an endpoint; the status's source is its address. `forget` as for [`isend`].
 pub fn iconnect(
     ep: EndpointHandle,
     to: (NicId, u32),
@@ -95,7 +93,7 @@ fn post(
     })
 }
 
-/// Connects to an endpoint and waits for its answer, without end if there is no time-out.
+/// Connects to an endpoint and waits for its answer, without limit if `timeout` is `None`.
 pub fn connect(
     ep: EndpointHandle,
     nic: NicId,
@@ -126,12 +124,12 @@ pub fn connect(
     Err(Error::new(code, what))
 }
 
-/// The code of `mx_connect` for a failed connect, and its reason. `None`: it has not been answered.
+/// Returns `mx_connect`'s code for a failed connect, and the reason; `None` after a time-out.
 fn connect_failure(status: StatusCode) -> Option<(Code, &'static str)> {
     Some(match status {
         StatusCode::Timeout => return None,
         StatusCode::EndpointClosed => (Code::ConnectionFailed, "no process has that endpoint open"),
-        // MX has no other code for it.
+        // MX has no other code for this.
         StatusCode::EndpointUnreachable => (Code::Timeout, "no way leads there, or it broke"),
         StatusCode::BadKey => (Code::BadConnectionKey, "the connection key is another one"),
         StatusCode::BadEndpoint | StatusCode::EndpointUnknown => (
@@ -144,7 +142,7 @@ fn connect_failure(status: StatusCode) -> Option<(Code, &'static str)> {
     })
 }
 
-/// The result of a request, if it has ended; its handle is stale then.
+/// Returns the result of a request that has ended, and makes its handle stale; else `None`.
 #[inline]
 pub fn test(ep: EndpointHandle, request: RequestHandle) -> Result<Option<Status>, Error> {
     wait(ep, COMPLETIONS, Some(Duration::ZERO), |engine| {
@@ -152,7 +150,7 @@ pub fn test(ep: EndpointHandle, request: RequestHandle) -> Result<Option<Status>
     })
 }
 
-/// [`test()`] that waits. `None`: the time is over, or [`wakeup`] was called.
+/// Does what [`test()`] does, but waits. `None` after the time-out, or if [`wakeup`] was called.
 #[inline]
 pub fn wait_for(
     ep: EndpointHandle,
@@ -160,7 +158,7 @@ pub fn wait_for(
     timeout: Option<Duration>,
 ) -> Result<Option<Status>, Error> {
     let place = find(ep)?;
-    // Without context ids all completions are of one class.
+    // Without context ids all completions have one interest bit.
     let interest = if place.has_context_ids() {
         with(ep, |engine| Ok(engine.interest_of(request)))?
     } else {
@@ -169,14 +167,13 @@ pub fn wait_for(
     wait(ep, interest, timeout, |engine| engine.test(request))
 }
 
-/// The end of the oldest request that has ended with bits that agree with `bits` where `mask` has
-/// ones.
+/// Returns the result of the oldest completed request whose bits agree with `bits` where `mask` has ones.
 #[inline]
 pub fn test_any(ep: EndpointHandle, bits: u64, mask: u64) -> Result<Option<Status>, Error> {
     wait_any(ep, bits, mask, Some(Duration::ZERO))
 }
 
-/// [`test_any`] that waits. `None`: the time is over, or [`wakeup`] was called.
+/// Does what [`test_any`] does, but waits. `None` after the time-out, or if [`wakeup`] was called.
 #[inline]
 pub fn wait_any(
     ep: EndpointHandle,
@@ -188,14 +185,13 @@ pub fn wait_any(
     wait(ep, interest, timeout, |engine| engine.test_any(bits, mask))
 }
 
-/// The oldest request that has ended; it stays. `None`: there is none, the time is over, or
-/// [`wakeup`] was called.
+/// Returns the oldest completed request, which stays. `None` after the time-out, or if [`wakeup`] was called.
 pub fn peek(ep: EndpointHandle, timeout: Option<Duration>) -> Result<Option<RequestHandle>, Error> {
     wait(ep, COMPLETIONS, timeout, |engine| engine.peek())
 }
 
-/// The oldest unexpected message that a receive with these bits and mask would take; it stays.
-/// `None` as for [`peek`].
+/// Returns the oldest unexpected message that a receive with these bits and mask would take; the message stays. `None`
+/// as for [`peek`].
 pub fn probe(
     ep: EndpointHandle,
     bits: u64,
@@ -205,7 +201,7 @@ pub fn probe(
     wait(ep, UNEXPECTED, timeout, |engine| engine.probe(bits, mask))
 }
 
-/// Calls off a receive or a connect. False: it is too late, the request has to be tested.
+/// Cancels a receive or a connect. Returns false if it is too late and the request has to be tested.
 pub fn cancel(ep: EndpointHandle, request: RequestHandle) -> Result<bool, Error> {
     with(ep, |engine| engine.cancel(request))
 }
@@ -215,8 +211,8 @@ pub fn forget(ep: EndpointHandle, request: RequestHandle) -> Result<(), Error> {
     with(ep, |engine| engine.forget(request))
 }
 
-/// Waits until the memory of a send is the program's again. False: the time is over, or [`wakeup`]
-/// was called.
+/// Waits until the program may reuse the memory of a send. Returns false after the time-out, or if [`wakeup`] was
+/// called.
 pub fn wait_buffered(
     ep: EndpointHandle,
     request: RequestHandle,
@@ -228,17 +224,17 @@ pub fn wait_buffered(
     Ok(buffered.is_some())
 }
 
-/// The pointer a request was posted with.
+/// Returns the pointer with which a request was posted.
 pub fn context_of(request: RequestHandle) -> Result<usize, Error> {
     of_request(request, |engine| engine.context_of(request))
 }
 
-/// Ends the connection with a peer; its address is invalid from then on.
+/// Disconnects a peer; its address is invalid from then on.
 pub fn disconnect(ep: EndpointHandle, address: Address) -> Result<(), Error> {
     with(ep, |engine| engine.disconnect(address))
 }
 
-/// The endpoint's own address.
+/// Returns the endpoint's own address.
 pub fn own_address(ep: EndpointHandle) -> Result<Address, Error> {
     with(ep, |engine| Ok(engine.own_address()))
 }
@@ -250,22 +246,20 @@ pub fn set_context(address: Address, context: usize) -> Result<(), Error> {
     })
 }
 
-/// The pointer attached to a peer, 0 if none was.
+/// Returns the pointer attached to a peer, 0 for none.
 pub fn context(address: Address) -> Result<usize, Error> {
     with(address.endpoint(), |engine| engine.peer_context(address))
 }
 
-/// A peer's NIC id, endpoint id and session. The session is another one for every opening of the
-/// endpoint.
+/// Returns a peer's NIC id, endpoint id and session. Each opening of an endpoint has another session.
 pub fn decompose(address: Address) -> Result<(NicId, u32, u32), Error> {
     let identity = with(address.endpoint(), |engine| engine.decompose(address))?;
-    // Half of 64 random bits are as random.
+    // Half of 64 random bits is as random.
     let session = identity.session.0 as u32;
     Ok((identity.nic, identity.endpoint.0, session))
 }
 
-/// Sets the time that a request, or with `None` every request posted from now on, may go without
-/// progress.
+/// Sets the time that a request, or with `None` every request posted from now on, may take without progress.
 pub fn set_timeout(
     ep: EndpointHandle,
     request: Option<RequestHandle>,
@@ -280,8 +274,7 @@ pub fn set_timeout(
     })
 }
 
-/// Registers a function for messages without a receive, or none. A call that is under way in
-/// another thread is over when this returns.
+/// Registers a function for messages without a receive, or none. When this returns, a call in another thread has ended.
 pub fn register_handler(
     ep: EndpointHandle,
     handler: Option<UnexpectedHandler>,
@@ -293,7 +286,7 @@ pub fn register_handler(
     wait_for_handler(ep)
 }
 
-/// Makes one pass over everything.
+/// Polls once.
 pub fn progress(ep: EndpointHandle) -> Result<(), Error> {
     wait(ep, 0, Some(Duration::ZERO), |_: &mut HostEngine| {
         Ok(None::<()>)
@@ -301,7 +294,7 @@ pub fn progress(ep: EndpointHandle) -> Result<(), Error> {
     Ok(())
 }
 
-/// Every thread that waits on the endpoint returns without a result.
+/// Makes every thread that waits on the endpoint return without a result.
 pub fn wakeup(ep: EndpointHandle) -> Result<(), Error> {
     with(ep, |engine| {
         engine.wake_up();
@@ -309,8 +302,7 @@ pub fn wakeup(ep: EndpointHandle) -> Result<(), Error> {
     })
 }
 
-/// Stops all processing of an endpoint, and waits for a handler that is running in another thread;
-/// or lets it go on.
+/// Disables progress of an endpoint, and waits for a handler that runs in another thread; or enables progress.
 pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
     with(ep, |engine| {
         engine.set_progression(on);
@@ -323,14 +315,14 @@ pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
     }
 }
 
-/// The endpoint's counters, in the order of `mx_sys::published::counters`.
+/// Returns the endpoint's counters, in the order of `mx_sys::published::counters`.
 pub fn counters(ep: EndpointHandle) -> Result<Vec<u64>, Error> {
     let place = find(ep)?;
     let waits = place.shared.wait_stats();
     place.opened(ep, |open| published::values(&open.sample(waits)).to_vec())
 }
 
-/// The largest message that an endpoint sends with its data over whichever of its ports.
+/// Returns the largest message in bytes that an endpoint sends eagerly over each of its ports.
 pub fn copy_send_max(ep: EndpointHandle) -> Result<usize, Error> {
     find(ep)?.opened(ep, |open| {
         let ports = open.engine.endpoint().port();
@@ -338,23 +330,23 @@ pub fn copy_send_max(ep: EndpointHandle) -> Result<usize, Error> {
     })
 }
 
-/// The endpoints this process has open.
+/// Returns the open endpoints of this process.
 pub fn open_endpoints() -> Vec<EndpointHandle> {
     table::open_endpoints()
 }
 
-/// The number of the board an endpoint is on.
+/// Returns the number of an endpoint's board.
 pub fn board_of(ep: EndpointHandle) -> Result<u32, Error> {
     held(ep)?.opened(ep, |open| open.board)
 }
 
-/// The error handler word an endpoint was opened with; `None` when it is not open.
+/// Returns the error handler word of an endpoint; `None` if it is not open.
 pub fn error_handler_of(ep: EndpointHandle) -> Option<usize> {
     let handler = held(ep).and_then(|place| place.opened(ep, |open| open.engine.error_handler()));
     handler.ok()
 }
 
-/// Whether the calling thread is inside the endpoint's unexpected handler.
+/// Returns whether the calling thread is inside the endpoint's unexpected handler.
 pub fn in_handler(ep: EndpointHandle) -> bool {
     own_turn(ep)
 }

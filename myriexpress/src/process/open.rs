@@ -22,24 +22,24 @@ use mx_sys::{
 };
 use std::time::Duration;
 
-/// The parameters of a new endpoint.
+/// Parameters of a new endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenParams {
-    /// The number of the board; the first unless there is one.
+    /// Board number; `None`: the first board.
     pub board: Option<u32>,
-    /// The endpoint id; the lowest that is free unless there is one.
+    /// Endpoint id; `None`: the lowest free one.
     pub endpoint: Option<u32>,
-    /// The key that peers need to connect.
+    /// Key that peers need to connect.
     pub key: u32,
-    /// Bytes of messages without a receive that may wait here, instead of the settings'.
+    /// Maximum bytes of messages without a receive; `None`: the settings' limit.
     pub unexpected_bytes: Option<usize>,
-    /// The position of context ids in match bits.
+    /// Position of context ids in match bits; `None` without them.
     pub context_ids: Option<ContextIds>,
-    /// The error handler: a C function, only handed through.
+    /// Address of the error handler, a C function, or 0; not called here.
     pub error_handler: usize,
 }
 
-/// The time that [`close`] waits for the last messages to leave.
+/// Time that [`close`] waits for the last messages to leave.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Opens an endpoint.
@@ -68,7 +68,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     let helped = settings.helper && !settings.monothread;
     let anew = ReopenOptions::new(options, again, settings.tuning(), helped);
     let shared = &place.shared;
-    // No other endpoint comes here: it is reserved.
+    // The place is reserved, so no other endpoint is put there.
     let (handle, generation) = {
         let mut slot = shared.lock();
         let tuned = slot.retune(anew.tuning).map_err(SlotError::Doorbells);
@@ -90,7 +90,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     let program = Program::new(identity, options);
     let engine = engine(config, identity, params.key, ports, program);
     let open = Open::new(engine, anew, shared).map_err(no_endpoint)?;
-    // From the moment it can be found, another thread may close it: there is nothing left to fail.
+    // Once other threads can find the endpoint, one may close it: nothing may fail from here on.
     reserved.keep();
     shared.lock().put(open);
     log::info!(
@@ -101,7 +101,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     Ok(handle)
 }
 
-/// The engine over these ports. By itself, for what is moved here lies on the stack several times.
+/// Makes the engine over these ports. Not inlined: the values moved here take several copies on the stack.
 #[inline(never)]
 fn engine(
     config: Config,
@@ -114,8 +114,8 @@ fn engine(
     Box::new(Engine::new(endpoint))
 }
 
-/// Closes an endpoint. Its requests are gone, and threads that wait on it return. Waits for a
-/// handler that runs in another thread.
+/// Closes an endpoint. Its requests end without a completion, and threads that wait on it return. Waits for a handler
+/// that runs in another thread.
 pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     let place = held(ep)?;
     if !place.shared.is_mine() && close_inherited(ep, place)? {
@@ -131,7 +131,7 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
                 Code::CloseInHandler,
                 "the endpoint cannot be closed by its own handler",
             ))),
-            // Nothing can wake this thread when the descriptors are lost.
+            // Nothing can wake this thread after the descriptors are lost.
             Some(_) if !engine.endpoint().port().is_lost() => {
                 engine.end_turns();
                 None
@@ -140,7 +140,7 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
         }
     };
     place.shared.lock().check_lost();
-    // Without a time-out it ends with something.
+    // Without a time-out the wait always finds something.
     let Some(taken) = place.shared.wait_for(HANDLER, None, take) else {
         return Ok(());
     };
@@ -149,7 +149,7 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     if engine.endpoint().port().is_lost() {
         engine.leave_port();
     } else {
-        // Small sends that wait for room, then what was sent last.
+        // First small sends that wait for room, then the last packets.
         drain(&mut engine, HostEngine::last_sends);
         engine.close();
         drain(&mut engine, |engine| {
@@ -164,8 +164,8 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     Ok(())
 }
 
-/// In a child of fork: there is nothing to close but what is in its memory. False: it has just been opened
-/// anew.
+/// Closes an inherited endpoint in a child of fork, where only memory has to be freed. Returns false if it has just
+/// been reopened.
 #[cold]
 fn close_inherited(ep: EndpointHandle, place: &EndpointPlace) -> Result<bool, Error> {
     let mut slot = place.shared.lock();
@@ -185,7 +185,7 @@ fn close_inherited(ep: EndpointHandle, place: &EndpointPlace) -> Result<bool, Er
     Ok(true)
 }
 
-/// Closes every endpoint of this process, except for those whose handler makes this call.
+/// Closes every endpoint of this process, except those whose handler makes this call.
 pub fn close_all() {
     for ep in open_endpoints() {
         if let Err(error) = close(ep) {
@@ -194,7 +194,7 @@ pub fn close_all() {
     }
 }
 
-/// Lets what has been sent leave, for a bounded time.
+/// Polls until `left` is false, for a bounded time.
 fn drain(engine: &mut HostEngine, mut left: impl FnMut(&mut HostEngine) -> bool) {
     linger(LINGER, || {
         let busy = engine.progress();

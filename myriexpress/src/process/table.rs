@@ -1,14 +1,13 @@
 //! The table of endpoints, by handle.
 //!
 //! ```text
-//!   PLACES  [ EndpointPlace | EndpointPlace | - | - ... ]     made when first used, there for ever
+//!   PLACES  [ EndpointPlace | EndpointPlace | - | - ... ]     made on first use, never freed
 //!              |
 //!              +-- Shared<HostSlot>, context ids
-//!   TAKEN   those with an endpoint, or reserved for one
+//!   TAKEN   places with an endpoint, or reserved for one
 //! ```
 //!
-//! A child of fork has its parent's places: who looks for one to use the network finds it only once its
-//! ports have been opened anew.
+//! A child of fork inherits its parent's places: a call that needs the network first reopens the ports.
 //!
 //! Owns: the places.
 //! Cost: one load to find a place, one to check that it belongs to this process.
@@ -26,17 +25,17 @@ use std::sync::{Arc, OnceLock};
 /// A place for an endpoint.
 pub(super) struct EndpointPlace {
     pub(super) shared: Arc<Shared<HostSlot>>,
-    /// The context ids of the endpoint that was opened last: bits and shift, or 0 for none. Only a
-    /// hint for waiting threads, and therefore outside the lock.
+    /// Context ids of the endpoint opened last, packed; 0 for none. Only a hint for waiting threads, and therefore
+    /// outside the lock.
     context_ids: AtomicU32,
 }
 
 static PLACES: [OnceLock<EndpointPlace>; SLOTS_MAX] = [const { OnceLock::new() }; SLOTS_MAX];
 
-/// The places with an endpoint, or reserved for one.
+/// Whether each place has an endpoint, or is reserved for one.
 static TAKEN: ForkLock<[bool; SLOTS_MAX]> = ForkLock::new([false; SLOTS_MAX]);
 
-/// A place for an endpoint that is being opened. Given back when dropped, unless it is kept.
+/// A place for an endpoint that is being opened. Freed on drop, unless kept.
 pub(super) struct Reserved {
     pub(super) slot: usize,
     pub(super) place: &'static EndpointPlace,
@@ -47,7 +46,7 @@ impl Reserved {
     /// Takes a free place.
     pub(super) fn new() -> Result<Self, Error> {
         let slot = take_slot()?;
-        // Not with that lock: those of slots are taken before it.
+        // Without the lock of `TAKEN`, which comes after the slots' locks.
         let reserved = place(slot).inspect_err(|_| release(slot));
         let reserved = Self {
             slot,
@@ -56,13 +55,13 @@ impl Reserved {
         };
         let shared = &reserved.place.shared;
         if !shared.is_mine() {
-            // The parent's, empty when it forked.
+            // The slot was empty when the parent forked.
             shared.lock().drop_inherited(shared);
         }
         Ok(reserved)
     }
 
-    /// There is an endpoint now; [`release`] ends it.
+    /// Keeps the place for its endpoint; [`release`] frees it.
     pub(super) fn keep(mut self) {
         self.kept = true;
     }
@@ -86,7 +85,7 @@ fn take_slot() -> Result<usize, Error> {
     Ok(slot)
 }
 
-/// A place that its caller has taken.
+/// Returns a place that its caller has taken, making it on first use.
 fn place(slot: usize) -> Result<&'static EndpointPlace, Error> {
     if let Some(place) = PLACES[slot].get() {
         return Ok(place);
@@ -97,7 +96,7 @@ fn place(slot: usize) -> Result<&'static EndpointPlace, Error> {
     Ok(place)
 }
 
-/// The place is free again.
+/// Frees a place.
 pub(super) fn release(slot: usize) {
     if let Some(taken) = TAKEN.lock().get_mut(slot) {
         *taken = false;
@@ -114,19 +113,19 @@ impl EndpointPlace {
         })
     }
 
-    /// Notes the context ids of the endpoint that is being opened.
+    /// Stores the context ids of the endpoint that is being opened.
     pub(super) fn set_context_ids(&self, ids: Option<ContextIds>) {
         let word = ids.map_or(0, ContextIds::to_word);
         self.context_ids.store(word, Ordering::Release);
     }
 
-    /// Whether completions are of several classes.
+    /// Returns whether completions have several interest bits.
     #[inline]
     pub(super) fn has_context_ids(&self) -> bool {
         self.context_ids.load(Ordering::Acquire) != 0
     }
 
-    /// The interest of a thread that waits for completions with these bits under this mask.
+    /// Returns the interest of a thread that waits for completions with these bits under this mask.
     #[inline]
     pub(super) fn interest_in(&self, bits: u64, mask: u64) -> Interest {
         match ContextIds::from_word(self.context_ids.load(Ordering::Acquire)) {
@@ -135,7 +134,7 @@ impl EndpointPlace {
         }
     }
 
-    /// Looks at an endpoint that is open here.
+    /// Calls `f` with the endpoint of a handle.
     pub(super) fn opened<R>(
         &self,
         ep: EndpointHandle,
@@ -145,8 +144,7 @@ impl EndpointPlace {
     }
 }
 
-/// The place of an endpoint, for a call that needs the network; what is there now need not be that
-/// endpoint.
+/// Returns the place of an endpoint, for a call that needs the network; the place may have another endpoint by now.
 #[inline]
 pub(super) fn find(ep: EndpointHandle) -> Result<&'static EndpointPlace, Error> {
     let place = held(ep)?;
@@ -163,7 +161,8 @@ fn find_anew(place: &'static EndpointPlace, ep: EndpointHandle) -> Result<(), Er
     HostSlot::open_anew(&mut slot, &place.shared).map_err(no_endpoint)
 }
 
-/// The place of an endpoint, for a call that does not need the network: in a child of fork the ports may be the parent's.
+/// Returns the place of an endpoint, for a call that does not need the network: in a child of fork the ports may be the
+/// parent's.
 #[inline]
 pub(super) fn held(ep: EndpointHandle) -> Result<&'static EndpointPlace, Error> {
     match ep.slot().and_then(of_slot) {
@@ -177,7 +176,7 @@ fn of_slot(slot: usize) -> Option<&'static EndpointPlace> {
     PLACES.get(slot)?.get()
 }
 
-/// Runs `f` with the engine of an endpoint, and nothing that needs the network.
+/// Runs `f`, which does not need the network, with the engine of an endpoint.
 pub(super) fn with_held<R>(
     ep: EndpointHandle,
     f: impl FnOnce(&mut HostEngine) -> Result<R, Error>,
@@ -198,7 +197,7 @@ pub(super) fn with<R>(
     f(engine(&mut slot, ep)?)
 }
 
-/// Runs `f` with the engine in the slot a request names; the engine has to know the request.
+/// Runs `f` with the engine in a request's slot; the engine has to check the request.
 pub(super) fn of_request<R>(
     request: RequestHandle,
     f: impl FnOnce(&mut HostEngine) -> Result<R, Error>,
@@ -214,7 +213,7 @@ pub(super) fn of_request<R>(
     Err(Error::new(Code::BadRequest, what))
 }
 
-/// Every endpoint of this process.
+/// Returns every open endpoint of this process.
 pub(super) fn open_endpoints() -> Vec<EndpointHandle> {
     let taken = *TAKEN.lock();
     let slots = taken.iter().enumerate().filter(|(_, taken)| **taken);

@@ -19,10 +19,10 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::time::Duration;
 
-/// Turns a call runs whose time is over, so that a stream of messages does not keep it for ever.
+/// Maximum number of turns that a call runs after its time-out, so that a stream of messages does not keep it for ever.
 const TURNS_MAX: u32 = 64;
 
-/// The reasons for the end of a wait.
+/// Reasons for the end of a wait.
 enum Step<R> {
     Found(R),
     Refused(Error),
@@ -30,8 +30,8 @@ enum Step<R> {
     HandlerTurn(HandlerTurn),
 }
 
-/// Makes progress and calls `check` until it finds something, `timeout` is over, or
-/// [`super::wakeup`] is called. With a time-out of zero once, without one for ever.
+/// Makes progress and calls `check` until that finds a result, `timeout` has passed, or [`super::wakeup`] is called:
+/// once with a time-out of zero, without limit for `None`.
 #[inline]
 pub(super) fn wait<R>(
     ep: EndpointHandle,
@@ -67,7 +67,7 @@ pub(super) fn wait<R>(
     let mut left = timeout;
     let mut turns = 0;
     loop {
-        // Once more after each turn: the handler may have forked.
+        // Looked up again after each turn: the handler may have forked.
         let place = find(ep)?;
         match place.shared.wait_for(interest, left, &mut look) {
             Some(Step::Found(found)) => return Ok(Some(found)),
@@ -85,15 +85,15 @@ pub(super) fn wait<R>(
     }
 }
 
-/// The host has closed the library's descriptors, which the log has said once.
+/// Reports that the program has closed the library's descriptors, which the log has said once.
 #[cold]
 fn descriptors_closed() -> Error {
     let what = "the program has closed descriptors of this library";
     Error::new(Code::NicDead, what)
 }
 
-/// Calls the program's handler, without the lock. When it has forked and this is the child, the message is
-/// the parent's.
+/// Calls the program's handler, without the lock. If it has forked and this is the child, the message belongs to the
+/// parent.
 #[cold]
 fn run(ep: EndpointHandle, turn: HandlerTurn) -> Result<(), Error> {
     let HandlerTurn {
@@ -106,8 +106,8 @@ fn run(ep: EndpointHandle, turn: HandlerTurn) -> Result<(), Error> {
         .body_mut()
         .map_or(std::ptr::null_mut(), |body| body.as_mut_ptr());
     let context = handler.context as *mut c_void;
-    // SAFETY: the program registered this function for these arguments; the data are ours alone
-    // and stay until it has come back.
+    // SAFETY: the program registered this function for these arguments; the data belong to this call and stay valid
+    // until the function returns.
     let answer = unsafe { (handler.function)(context, source, bits, length, data.cast()) };
     // An endpoint is not closed while its handler runs.
     with_held(ep, |engine| {
@@ -116,7 +116,7 @@ fn run(ep: EndpointHandle, turn: HandlerTurn) -> Result<(), Error> {
     })
 }
 
-/// Waits until a handler that runs in another thread now has come back.
+/// Waits until a handler that now runs in another thread has returned.
 pub(super) fn wait_for_handler(ep: EndpointHandle) -> Result<(), Error> {
     let place = find(ep)?;
     let mut meant = None;
@@ -131,21 +131,21 @@ pub(super) fn wait_for_handler(ep: EndpointHandle) -> Result<(), Error> {
         Err(error) => Some(Err(error)),
     };
     let look = |slot: &mut HostSlot| {
-        // Nothing can wake this thread then.
+        // Nothing can wake this thread after the descriptors are lost.
         let lost = slot.is_lost().then_some(Ok(()));
         look(slot).or(lost)
     };
-    // Without a time-out it ends with something.
+    // Without a time-out the wait always finds something.
     place.shared.wait_for(HANDLER, None, look).unwrap_or(Ok(()))
 }
 
-/// Whether this thread is inside the endpoint's handler.
+/// Returns whether this thread is inside the endpoint's handler.
 pub(super) fn own_turn(ep: EndpointHandle) -> bool {
     let running = with_held(ep, |engine| Ok(engine.running()));
     running == Ok(Some(this_thread()))
 }
 
-/// A number of the calling thread's own, while it lives.
+/// Returns a number that identifies the calling thread while it lives.
 pub(super) fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     // A thread that is about to end has no number, and runs no handler.

@@ -1,4 +1,4 @@
-//! Once, or again and again.
+//! Showing something once or repeatedly.
 
 use crate::endpoints::NONE;
 use crate::text::show;
@@ -24,8 +24,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Again {
-    /// Shows what `look` returns, which is told the time since it was last called; `None`: there is nothing to look
-    /// at any more. `gap` comes between one time and the next. An error when there was nothing to begin with.
+    /// Shows the text that `look` returns, once or repeatedly; `look` gets the time since its last call, and returns
+    /// `None` when nothing is left to show. `gap` separates two texts. Returns an error if there was nothing at the
+    /// first call.
     pub(crate) fn show(
         &self,
         gap: &str,

@@ -1,10 +1,10 @@
-//! Counters of endpoints, once or again and again.
+//! Counters of endpoints, once or repeatedly.
 //!
 //! ```text
-//!   Sample, a second later Sample  -->  value, and how much more a second
+//!   Sample, a second later Sample  -->  value, and its increase per second
 //! ```
 //!
-//! Owns: what has changed between two looks.
+//! Owns: changes between two samples.
 
 use crate::again::Again;
 use crate::endpoints::{Endpoint, Which};
@@ -61,7 +61,7 @@ impl Args {
     }
 }
 
-/// Names an endpoint: a process that opens it again is another.
+/// Identifies an endpoint; one that a process opens again is another.
 type Key = (u32, u64);
 
 /// The endpoints as they were last shown.
@@ -71,8 +71,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// A block for each endpoint: its counters, those that are zero only with `all`, and beside
-    /// them how fast they have grown in the time that passed since the last call.
+    /// Returns a block for each endpoint: its counters, zero ones only with `all`, and their rates over the time that
+    /// `passed` since the last call.
     fn text(&mut self, endpoints: &[Endpoint], passed: Option<Duration>, all: bool) -> String {
         let mut out = String::new();
         for endpoint in endpoints {
@@ -127,7 +127,7 @@ impl Watch {
         out
     }
 
-    /// `None` the first time, and for what has become less: that is a level, not a count.
+    /// Returns the rate per second; `None` at first, and for a decreased value, which is a level, not a count.
     fn rate(
         &self,
         endpoint: &Endpoint,

@@ -1,10 +1,10 @@
-//! An open endpoint, in words.
+//! An open endpoint, as text.
 //!
 //! ```text
 //!   published::Found  +  /proc/PID/comm, the TCP port  -->  Endpoint  -->  table row, block, JSON
 //! ```
 //!
-//! Owns: the words for what a process published.
+//! Owns: the text form of a published page.
 
 use crate::text::{non_empty, printable, show};
 use clap::Parser;
@@ -62,7 +62,7 @@ impl Args {
 }
 
 impl Which {
-    /// The endpoints of this machine whose processes may be looked into, those that are wanted.
+    /// Finds the selected endpoints of this machine whose processes may be inspected.
     pub(crate) fn find(&self) -> Vec<Endpoint> {
         let matches = |wanted: Option<u32>, is| wanted.is_none_or(|wanted| wanted == is);
         let map = port_map();
@@ -76,15 +76,15 @@ impl Which {
     }
 }
 
-/// Why there is nothing to show.
+/// Error text when there is nothing to show.
 pub(crate) const NONE: &str = "no such endpoint is open";
 
-/// The heading of [`Endpoint::row`].
+/// Heading of [`Endpoint::row`].
 pub(crate) const HEADING: [&str; 7] = [
     "board", "endpoint", "pid", "program", "library", "ports", "provider",
 ];
 
-/// Counters that say what there is now, rather than what there has been.
+/// Counters that are levels.
 const STATE: [&str; 5] = [
     "remotes",
     "links",
@@ -96,33 +96,32 @@ const STATE: [&str; 5] = [
 /// An open endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
-    /// The process that has it.
+    /// Id of the owning process.
     pub(crate) pid: u32,
-    /// Its program's name; empty when the process has ended.
+    /// Name of the process's program; empty after the process has ended.
     pub(crate) program: String,
-    /// `bmi_mx` or `myriexpress`.
+    /// Library of the endpoint: `bmi_mx`, `myriexpress` or `na_plugin_mx`.
     pub(crate) library: String,
-    /// The board it was opened on.
+    /// Number of its board.
     pub(crate) board: u32,
-    /// Its number.
+    /// Endpoint number.
     pub(crate) endpoint: u32,
-    /// Its NIC id.
+    /// NIC id.
     pub(crate) nic: NicId,
-    /// Differs each time the endpoint is opened.
+    /// Number of this opening of the endpoint.
     pub(crate) session: u64,
     /// Names of the open ports.
     pub(crate) ports: Vec<&'static str>,
-    /// The TCP port others connect to; `None` when it has none.
+    /// TCP port that peers connect to; `None` without one.
     pub(crate) tcp_port: Option<u16>,
     /// libfabric's provider; empty without one.
     pub(crate) provider: String,
-    /// The time that it has been open.
+    /// Time since it was opened.
     pub(crate) age: Duration,
-    /// When it was opened, in seconds since 1970.
+    /// Time of opening, in seconds since 1970.
     pub(crate) opened: u64,
-    /// Its counters.
+    /// Counters: label and value.
     pub(crate) counters: Vec<(String, u64)>,
-    /// Its peers.
     pub(crate) peers: Vec<Peer>,
 }
 
@@ -158,7 +157,7 @@ impl Endpoint {
         }
     }
 
-    /// `endpoint 3 of board 0, process 7 (server)`.
+    /// Returns a title such as `endpoint 3 of board 0, process 7 (server)`.
     pub(crate) fn title(&self) -> String {
         format!(
             "endpoint {} of board {}, process {} ({})",
@@ -166,7 +165,7 @@ impl Endpoint {
         )
     }
 
-    /// A counter by its label; `None` when the process does not count that.
+    /// Returns a counter by its label; `None` if the process does not have it.
     pub(crate) fn counter(&self, label: &str) -> Option<u64> {
         let found = self.counters.iter().find(|(name, _)| name == label);
         found.map(|(_, value)| *value)
@@ -185,7 +184,7 @@ impl Endpoint {
         ]
     }
 
-    /// Everything but the counters that [`crate::counters`] shows.
+    /// Returns a block with every property but the counters that [`crate::counters`] shows.
     pub(crate) fn block(&self) -> String {
         let mut out = format!("endpoint {} of board {}\n", self.endpoint, self.board);
         let name = nic::mx_name(self.nic).unwrap_or_else(|| "unknown".to_owned());
@@ -209,7 +208,7 @@ impl Endpoint {
         out
     }
 
-    /// Everything.
+    /// Returns all properties.
     pub(crate) fn json(&self) -> Value {
         json!({
             "pid": self.pid,
@@ -227,12 +226,12 @@ impl Endpoint {
         })
     }
 
-    /// The counters by their names.
+    /// Returns the counters by label.
     pub(crate) fn counters_json(&self) -> Value {
         self.counters.iter().cloned().collect()
     }
 
-    /// `local tcp:28675 rdm`.
+    /// Returns the ports, such as `local tcp:28675 rdm`.
     fn ports(&self) -> String {
         let names = self.ports.iter().map(|&name| match self.tcp_port {
             Some(port) if name == "tcp" => format!("tcp:{port}"),
@@ -242,18 +241,18 @@ impl Endpoint {
     }
 }
 
-/// A NIC id as people write it.
+/// Formats a NIC id.
 pub(crate) fn nic_text(nic: NicId) -> String {
     format!("{:016x}", nic.0)
 }
 
-/// The kernel's name of a process; empty when it is gone.
+/// Returns the kernel's name of a process; empty after its end.
 fn program(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }
 
-/// `1 d 2 h`, `3 min 4 s`: the two largest units.
+/// Formats an age in its two largest units: `1 d 2 h`, `3 min 4 s`.
 fn age_text(age: Duration) -> String {
     let seconds = age.as_secs();
     let units = [

@@ -1,12 +1,12 @@
 //! The machine as MX sees it.
 //!
 //! ```text
-//!   mx_sys::nic          boards, peers known
-//!   crate::endpoints     endpoints in use       --Machine::look-->   text, JSON
+//!   mx_sys::nic          boards, known peers
+//!   crate::endpoints     open endpoints       --Machine::look-->   text, JSON
 //!   libfabric's survey   providers
 //! ```
 //!
-//! Owns: the words for all of it.
+//! Owns: the text form.
 
 use crate::endpoints::{Endpoint, HEADING, Which, nic_text};
 use crate::fabrics;
@@ -48,23 +48,23 @@ impl Args {
     }
 }
 
-/// All of it.
+/// Properties of the machine.
 #[derive(Debug)]
 struct Machine {
     host: String,
-    /// `MX_PORT`.
+    /// Value of `MX_PORT`.
     port: String,
     port_base: u16,
     boards: Vec<Board>,
     endpoints: Vec<Endpoint>,
     fabric: Fabric,
-    /// Settings of the kernel that cost something as they are.
+    /// Kernel settings that should be changed.
     advice: Vec<Advice>,
     peers_file: Option<PathBuf>,
     peers: Vec<KnownPeer>,
 }
 
-/// A kernel setting that should be another.
+/// A kernel setting that should be changed.
 #[derive(Debug)]
 struct Advice {
     name: &'static str,
@@ -91,14 +91,14 @@ struct Fabric {
 
 #[derive(Debug)]
 struct Providers {
-    /// libfabric's.
+    /// Version of libfabric.
     version: String,
-    /// Name, verdict, why.
+    /// Name, verdict, reason.
     rows: Vec<[String; 3]>,
 }
 
 impl Machine {
-    /// Looks at it: all boards, or one. `None` when there is no such board.
+    /// Collects the properties, of all boards or one. `None` if there is no such board.
     fn look(board: Option<u32>) -> Option<Self> {
         let (settings, _) = Settings::load(settings::environment);
         let boards: Vec<Board> = nic::boards()
@@ -133,7 +133,7 @@ impl Machine {
         })
     }
 
-    /// For people.
+    /// Returns the text for people.
     fn text(&self) -> String {
         let mut out = format!(
             "MX {} on {}; MX_PORT={}, endpoint 0 is TCP port {}\n",
@@ -165,7 +165,7 @@ impl Machine {
         out
     }
 
-    /// For programs.
+    /// Returns the JSON for programs.
     fn json(&self) -> Value {
         json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -205,8 +205,8 @@ impl Board {
 }
 
 impl Advice {
-    /// The settings below `root`, which is /proc/sys, that should be others. A setting that this kernel
-    /// does not have needs no advice.
+    /// Returns the settings below `root` (/proc/sys) that should be changed. A setting that this kernel does not have
+    /// needs no advice.
     fn look(root: &Path) -> Vec<Self> {
         let probing = std::fs::read_to_string(root.join("net/ipv4/tcp_mtu_probing"));
         let is_off = probing.is_ok_and(|value| value.trim() == "0");
@@ -290,7 +290,7 @@ fn peer_json(peer: &KnownPeer) -> Value {
     })
 }
 
-/// A setting as its environment variable would say it.
+/// Returns a setting in the form of its environment variable.
 fn setting(settings: &Settings, name: &str) -> String {
     let row = Settings::mx_rows().find(|row| row.name == name);
     row.map(|row| row.text(settings)).unwrap_or_default()

@@ -1,19 +1,19 @@
-//! `mx_info`: the tool with which users of MX look at endpoints, peers, counters and fabrics.
+//! `mx_info`: the tool that shows endpoints, peers, counters and fabrics.
 //!
 //! ```text
 //!   mx_info             boards, endpoints, providers, peers     machine
 //!   mx_info endpoints   one block for each endpoint             endpoints
-//!   mx_info peers       whom they talk to, and what that waits for   peers
-//!   mx_info counters    numbers, once or again and again        counters
-//!                       for a node exporter, with meanings      prometheus
+//!   mx_info peers       peers, and what operations wait for     peers
+//!   mx_info counters    numbers, once or repeatedly             counters
+//!                       for a node exporter, with descriptions  prometheus
 //!   mx_info fabrics     libfabric's providers, one by one       fabrics
 //!                                  |
-//!                       text, serde_json: how they are shown
+//!                       text, serde_json: the output
 //! ```
 //!
 //! The program looks from outside: at the kernel's interfaces, at libfabric's providers, and at the pages that
-//! processes publish about their endpoints (`mx_sys::published`). It opens no endpoint. What other
-//! processes wrote is shown only after [`text::printable`].
+//! processes publish about their endpoints (`mx_sys::published`). `mx_info` opens no endpoint. Text of other processes
+//! is shown only after [`text::printable`].
 
 mod again;
 mod counters;
@@ -47,7 +47,7 @@ enum Part {
 }
 
 impl CommandLine {
-    /// Under the name of a program of its own a part has the command line to itself.
+    /// Parses the command line. Under its own program name a part has the whole command line.
     fn read(name: &str) -> Self {
         let part = match name {
             "mx_endpoint_info" => Part::Endpoints(Parser::parse()),

@@ -1,10 +1,10 @@
 //! The peers of endpoints, and what their operations wait for.
 //!
 //! ```text
-//!   published::Peer  +  the time now  -->  table row, JSON
+//!   published::Peer  +  the current time  -->  table row, JSON
 //! ```
 //!
-//! Owns: the words for what a process published of its peers.
+//! Owns: the text form of a published row.
 
 use crate::again::Again;
 use crate::endpoints::{Endpoint, Which, nic_text};
@@ -61,7 +61,7 @@ impl Args {
         let mut peers: Vec<_> = all
             .filter(|peer| !self.busy || peer.operations > 0)
             .collect();
-        // Without an operation last; then by name, so that a row stays where it is.
+        // Peers without an operation come last; then by name, so that rows keep their places.
         peers.sort_by_key(|peer| {
             let waits = peer.oldest_since.map(|since| Reverse(since.0));
             (Reverse(waits), peer.nic, peer.endpoint)
@@ -158,7 +158,7 @@ fn json(endpoint: &Endpoint, peers: &[&Peer], now: Instant) -> String {
     format!("{line}\n")
 }
 
-/// `node7:0:3`, or the NIC id where nothing is known of it.
+/// Returns the peer's name, such as `node7:0:3`, with the NIC id if the host is unknown.
 fn name(peer: &Peer) -> String {
     let host = nic::mx_name(peer.nic).unwrap_or_else(|| nic_text(peer.nic));
     format!("{host}:{}", peer.endpoint.0)
@@ -173,7 +173,7 @@ fn state(phase: Phase) -> &'static str {
     }
 }
 
-/// Bytes in three digits or so, with the unit that makes them short; `-` where the port does not count them.
+/// Formats bytes in about three digits with a unit; `-` if the port does not count them.
 fn bytes(bytes: Option<u64>) -> String {
     let Some(bytes) = bytes else {
         return "-".to_owned();
@@ -190,7 +190,7 @@ fn bytes(bytes: Option<u64>) -> String {
     }
 }
 
-/// Three digits or so, with the unit that makes it short.
+/// Formats a time in about three digits with a unit.
 fn span(span: Duration) -> String {
     match span.as_micros() {
         us @ 0..1000 => format!("{us} us"),

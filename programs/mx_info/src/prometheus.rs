@@ -1,4 +1,4 @@
-//! Counters as a Prometheus server reads them, for a node exporter's text file.
+//! Counters in Prometheus's format, for a node exporter's text file.
 //!
 //! ```text
 //!   Endpoint, Endpoint, ...  -->  # HELP mx_matched_total Messages that found a posted receive.
@@ -15,12 +15,12 @@ use mx_sys::published::all_counters;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-/// A block for every counter of any of the endpoints, and how many endpoints there are.
+/// Returns a block for every counter of any of the endpoints, and the number of endpoints.
 pub(crate) fn text(endpoints: &[Endpoint]) -> String {
     let mut out = String::new();
     heading(&mut out, "mx_endpoints", "gauge", "endpoints that are open");
     let _ = writeln!(out, "mx_endpoints {}", endpoints.len());
-    // One line twice makes an exporter refuse the file, and a page may say anything.
+    // A duplicate line makes an exporter reject the file, and a page may contain anything.
     let mut seen = HashSet::new();
     let endpoints = endpoints.iter().map(|it| (labels(it), it));
     let endpoints: Vec<_> = endpoints
@@ -50,7 +50,7 @@ fn block(out: &mut String, label: &str, endpoints: &[(String, &Endpoint)]) {
     let known = all_counters().find(|counter| counter.label == label);
     let (name, kind, about) = match known.map(|counter| (counter.kind, counter.about)) {
         Some((CounterKind::Count, about)) => (format!("mx_{label}_total"), "counter", about),
-        // A name that ends so is a count's.
+        // Names with this suffix are counters in Prometheus.
         Some((CounterKind::Level, about)) => match label.strip_suffix("_total") {
             Some(label) => (format!("mx_{label}_credits"), "gauge", about),
             None => (format!("mx_{label}"), "gauge", about),
@@ -88,12 +88,12 @@ fn labels(endpoint: &Endpoint) -> String {
     )
 }
 
-/// Text of another process's, as it may stand between quotes; control characters are gone already.
+/// Quotes another process's text; control characters have been removed already.
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// Fit for the name of a metric.
+/// Returns whether a label may be part of a metric's name.
 fn is_plain(label: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     !label.is_empty() && label.chars().all(plain)
@@ -130,7 +130,7 @@ mod tests {
     /// Series with their values.
     type Samples = Vec<(String, u64)>;
 
-    /// Reads it as the exposition format says; a line that is none panics.
+    /// Parses the exposition format; panics on an invalid line.
     fn parse(text: &str) -> (Metrics, Samples) {
         let name_of = |text: &str| {
             let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -149,7 +149,7 @@ mod tests {
                 assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
                 metrics.push((name.to_owned(), kind.to_owned()));
             } else {
-                // All lines of a metric stand together, under its heading.
+                // All lines of a metric follow its heading.
                 let name = name_of(line);
                 assert_eq!(name, metrics.last().unwrap().0);
                 let (series, value) = line.rsplit_once(' ').unwrap();
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn what_another_process_wrote_breaks_no_line() {
         let evil = endpoint(7, "a\"b\\", &[("matched", 1), ("No Name{}", 2)]);
-        // The same twice: only one of them.
+        // A duplicate endpoint: only one is kept.
         let text = text(&[evil.clone(), evil]);
         assert_eq!(parse(&text).1.len(), 3, "{text}");
         assert!(text.contains(r#"program="a\"b\\","#), "{text}");

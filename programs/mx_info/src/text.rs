@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-/// Columns as wide as their widest cell; nothing for a table that has only its heading.
+/// Returns a table with columns as wide as their widest cell; empty without rows.
 pub(crate) fn aligned(heading: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         return String::new();
@@ -38,7 +38,7 @@ pub(crate) fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// A table as it is, or that there is none.
+/// Returns the table, or a line that says there is none.
 pub(crate) fn or_none(table: String) -> String {
     if table.is_empty() {
         "  none\n".to_owned()
@@ -47,20 +47,20 @@ pub(crate) fn or_none(table: String) -> String {
     }
 }
 
-/// Text that another process wrote, without anything a terminal would act on.
+/// Returns another process's text without characters that a terminal would act on.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if is_plain(c) { c } else { '?' })
         .collect()
 }
 
-/// Whether a character is neither a control character nor one that changes the order in which others are shown.
+/// Returns whether a character is neither a control character nor one that changes the order of display.
 fn is_plain(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Prints it. False when the reader, the other end of a pipe, is gone.
+/// Prints a text. Returns false if the reader of the pipe has closed it.
 pub(crate) fn show(text: &str) -> bool {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())

@@ -1,12 +1,12 @@
-//! An elevated process, which has more rights than its caller: the environment, which the caller chose, opens no file,
-//! loads no code and chooses no peer. For both libraries, because this package's tests can build them.
+//! An elevated process, which has more rights than its caller: its environment, set by the caller, must not open files,
+//! load code or choose peers. For both libraries, because this package's tests can build them.
 //!
 //! ```text
 //!   this test, root --> a copy of embedder.c of mode 4755 ---> run as CALLER:  its log, and whether planted.c ran
-//!                       its owner: root, or another user       run as root:    the same, not elevated
+//!                       its owner: root, or another user       run as root:    for comparison, not elevated
 //! ```
 //!
-//! Without the test harness, which says nothing of cases that cannot be tested.
+//! Without the test harness, which does not report cases that cannot be tested.
 
 #[path = "../../../../testing/sim/fixtures/cases.rs"]
 mod cases;
@@ -22,11 +22,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Users that no machine has: one that starts programs, and one that owns some.
+/// User ids that no machine has: one that starts programs, and one that owns some.
 const CALLER: u32 = 65_531;
 const OWNER: u32 = 65_530;
 
-/// The text of a file that only root can read. As a peers file it has two errors, and the name that embedder.c asks for.
+/// Contents of a file that only root can read. As a peers file it has two errors, and the name that embedder.c asks
+/// for.
 const SECRETS: &str = "root:$y$topsecret:1:0:99999::\n10.0.0.1 topsecret:2\n10.0.0.9 listed\n";
 
 type Case = fn(&Place);
@@ -64,30 +65,30 @@ fn main() -> ExitCode {
     cases::run("elevated", cases)
 }
 
-/// A directory that goes when the tests are over, with programs and files.
+/// A directory with programs and files, removed after the tests.
 struct Place(PathBuf);
 
-/// A program of [`Place`], by the user that it runs as.
+/// A program of [`Place`], by the user it runs as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Program {
     /// Elevated, with root's rights.
     OfRoot,
-    /// Elevated, with those of [`OWNER`].
+    /// Elevated, with the rights of [`OWNER`].
     OfOwner,
-    /// The process is not elevated, as root.
+    /// Run as root, not elevated.
     Plain,
 }
 
 const ELEVATED: [Program; 2] = [Program::OfRoot, Program::OfOwner];
 
-/// The outcome of a run.
+/// Outcome of a run.
 struct Outcome {
     out: String,
     log: String,
 }
 
 impl Place {
-    /// Makes a directory with everything in it; `None` if programs there do not get their owner's rights.
+    /// Makes the directory and its contents; `None` if programs there do not get their owner's rights.
     fn new(directory: &Path) -> Option<Self> {
         let place = Self(directory.join(format!("elevated-{}", std::process::id())));
         fs::create_dir_all(place.path("marks")).unwrap();
@@ -107,7 +108,7 @@ impl Place {
             mark.into(),
             sources.join("planted.c"),
         ];
-        // The end of the name is what libfabric looks for.
+        // libfabric looks for this end of a name.
         place.compile("marks/planted-fi.so", &planted);
         for (package, name) in LIBRARIES {
             fs::copy(exported::library(package, name), place.path(name)).unwrap();
@@ -141,7 +142,7 @@ impl Place {
         assert!(command.status().unwrap().success());
     }
 
-    /// Runs a program with nothing else in its environment; `None` if it cannot be started.
+    /// Runs a program with only this environment; `None` if it cannot be started.
     fn run(
         &self,
         program: Program,
@@ -174,7 +175,7 @@ impl Place {
         self.run(program, library, environment, "").unwrap()
     }
 
-    /// Whether planted code ran since the last call.
+    /// Returns whether planted code ran since the last call.
     fn planted_ran(&self) -> bool {
         fs::remove_file(self.path("marks/planted")).is_ok()
     }
@@ -193,7 +194,7 @@ impl Drop for Place {
 const BMI: &str = "libbmi_mx.so";
 const MX: &str = "libmyriexpress.so";
 
-/// Packages and names.
+/// Packages and file names.
 const LIBRARIES: [(&str, &str); 2] = [("bmi-mx", BMI), ("myriexpress", MX)];
 
 impl Outcome {
@@ -201,22 +202,22 @@ impl Outcome {
         self.out.contains("\ncode 0, ")
     }
 
-    /// Whether a peers file was read.
+    /// Returns whether a peers file was read.
     fn peers_were_read(&self) -> bool {
         self.out.ends_with(", listed 1\n")
     }
 
-    /// The number of lines that say that a variable is ignored.
+    /// Returns the number of lines that report an ignored variable.
     fn ignored(&self, name: &str) -> usize {
         let says = format!(" {name} ignored: this process has more rights than its caller");
         self.log.matches(&says).count()
     }
 }
 
-/// A value that does harm if it is used, except quantities.
+/// Returns a value that does harm if it is used, except quantities.
 fn harmful(name: &str, kind: ValueKind, file: &str) -> String {
     match kind {
-        // With a larger one, MX_UNEXPECTED_BYTES is too small.
+        // A larger value would make MX_UNEXPECTED_BYTES too small.
         ValueKind::Bytes(min, _) if name == "BMI_MX_UNEXPECTED_MAX" => min.to_string(),
         ValueKind::Number(_, max)
         | ValueKind::OrZero(_, max)
@@ -316,7 +317,7 @@ fn planted_code_does_not_run(place: &Place) {
         ("MX_PROVIDER", "planted"),
     ];
     for setting in settings {
-        // By the caller's word, and by the host's.
+        // Set by the caller, and by the host.
         for (port, options) in [("rdm", ""), ("auto", "MX_PORT=rdm")] {
             let environment = [("MX_PORT", port), setting];
             for program in ELEVATED {
@@ -330,10 +331,10 @@ fn planted_code_does_not_run(place: &Place) {
             }
         }
     }
-    // Where the caller is the process's own user, the first one is used.
+    // If the caller is the process's own user, the first setting is used.
     place.outcome(Program::Plain, BMI, &[("MX_PORT", "rdm"), settings[0]]);
     assert!(place.planted_ran());
-    // The third one is used where there is a libfabric.
+    // The third is used where libfabric is installed.
     let plain = place.outcome(Program::Plain, BMI, &[("MX_PORT", "rdm"), settings[2]]);
     let there = !plain.log.contains("libfabric is not available");
     assert_eq!(place.planted_ran(), there, "{}", plain.log);

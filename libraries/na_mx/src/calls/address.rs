@@ -29,7 +29,7 @@ entries! {
         if addr.is_null() {
             return;
         }
-        // SAFETY: a reference that Mercury gives back.
+        // SAFETY: a reference that Mercury returns.
         let peer = unsafe { Arc::from_raw(addr.cast::<Peer>().cast_const()) };
         if peer.removed.load(Ordering::Relaxed)
             // SAFETY: a class of ours.
@@ -111,7 +111,7 @@ entries! {
         addr: *mut c_void,
     ) -> na_return {
         let mut size = len;
-        // SAFETY: what Mercury passes; the text is what a peer looks up.
+        // SAFETY: Mercury's arguments; the text is the one that a peer looks up.
         match unsafe { addr_to_string(class, buf.cast(), &raw mut size, addr) } {
             NA_SUCCESS => Ok(()),
             code => Err(code),

@@ -1,4 +1,4 @@
-//! Beginning and end of classes, contexts and operations.
+//! Start and end of classes, contexts and operations.
 
 use super::{class_of, text};
 use crate::abi::{
@@ -30,7 +30,7 @@ entries! {
         let all = [CLASS].into_iter().chain(PROTOCOLS);
         for protocol in all.filter(|it| wanted.is_none_or(|wanted| wanted == *it)) {
             let name = CString::new(protocol).map_err(|_| NA_INVALID_ARG)?;
-            // SAFETY: three strings; Mercury frees what it has allocated.
+            // SAFETY: three strings; Mercury frees the allocated entry.
             let entry = unsafe {
                 (libna.protocol_info_alloc)(c"mx".as_ptr(), name.as_ptr(), c"".as_ptr())
             };
@@ -78,7 +78,7 @@ entries! {
     }
 
     fn finalize(class: *mut na_class) -> na_return {
-        // SAFETY: Mercury passes a class, and uses it no more.
+        // SAFETY: Mercury passes a class, and no longer uses it.
         let class = unsafe { class.as_mut() }.ok_or(NA_INVALID_ARG)?;
         let own = mem::replace(&mut class.plugin_class, ptr::null_mut()).cast::<Class>();
         if !own.is_null() {
@@ -111,7 +111,7 @@ entries! {
     }
 
     fn context_create_in(class: *mut na_class, into: *mut *mut c_void, id: u8) -> na_return {
-        // SAFETY: what Mercury passes to either function.
+        // SAFETY: Mercury's arguments, valid for either function.
         match unsafe { context_create(class, ptr::null_mut(), into, id) } {
             NA_SUCCESS => Ok(()),
             code => Err(code),
@@ -127,7 +127,7 @@ entries! {
             Ok(())
         })?;
         if !context.is_null() {
-            // SAFETY: made by `context_create`; the engine does not know it any more.
+            // SAFETY: made by `context_create`; the engine no longer knows it.
             drop(unsafe { Box::from_raw(context) });
         }
         Ok(())
@@ -145,7 +145,7 @@ entries! {
         // SAFETY: a class of ours, and an operation made by `op_create`; the engine is locked.
         unsafe {
             if let Ok(class) = class_of(class) {
-                // One that is under way ends without its callback.
+                // A pending operation ends without its callback.
                 let abandon = |engine: &mut Engine| {
                     engine.abandon(&mut *op);
                     Ok(())

@@ -49,7 +49,7 @@ entries! {
         if handle.is_null() {
             return;
         }
-        // SAFETY: a class and a handle of ours, which Mercury uses no more.
+        // SAFETY: a class and a handle of ours, which Mercury no longer uses.
         unsafe {
             deregister(class, &mut *handle).ok();
             drop(Box::from_raw(handle));
@@ -168,7 +168,7 @@ entries! {
     }
 }
 
-/// Ends the access to a handle's memory, if there is any.
+/// Ends the access to a handle's memory, if registered.
 fn deregister(class: *mut na_class, handle: &mut Handle) -> Result<(), na_return> {
     if let Handle::Local(local) = handle
         && let Some(key) = local.key.take()
@@ -183,7 +183,7 @@ fn deregister(class: *mut na_class, handle: &mut Handle) -> Result<(), na_return
 ///
 /// # Safety
 ///
-/// As for [`begin`]; handles and an address of ours, and memory that is kept until the transfer has completed.
+/// As for [`begin`]; handles and an address of ours, and memory that stays valid until the transfer has completed.
 unsafe fn transfer(
     (what, kind, callback): (
         (*mut na_class, *mut na_context, *mut Operation),
@@ -201,7 +201,7 @@ unsafe fn transfer(
     };
     let key = match remote {
         Some(Handle::Remote { key, .. }) => *key,
-        // Of this process, which reaches itself.
+        // Memory of this process, which accesses itself.
         Some(Handle::Local(own)) => own.key.ok_or(NA_INVALID_ARG)?,
         None => return Err(NA_INVALID_ARG),
     };

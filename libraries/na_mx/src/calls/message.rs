@@ -129,7 +129,7 @@ entries! {
 
 /// # Safety
 ///
-/// As for [`begin`]; the buffer is the library's until the operation has completed.
+/// As for [`begin`]; the buffer belongs to the library until the operation has completed.
 unsafe fn receive_unexpected(
     what: (*mut na_class, *mut na_context, *mut Operation),
     kind: na_cb_type,

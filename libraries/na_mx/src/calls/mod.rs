@@ -1,10 +1,10 @@
-//! The functions of the table: C's pointers become Rust's, panics are caught, errors are codes.
+//! The functions of the table: convert C's pointers, catch panics, and turn errors into codes.
 //!
 //! ```text
 //!   Mercury --> function --> class_of, peer_of, begin --> Class, Engine --> code
 //! ```
 //!
-//! Out of scope: what the functions do, the order in which they stand in the table.
+//! Out of scope: the implementation, the order of the table.
 
 use crate::abi::{
     NA_BUSY, NA_FAULT, NA_INVALID_ARG, NA_MSGSIZE, NA_PROTOCOL_ERROR, NA_SUCCESS, na_cb,
@@ -21,9 +21,9 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::Arc;
 
-/// Declares functions of the table: what a panic or an error answers stands behind the type. Threads are not cancelled in
-/// them, unless their module is `OF_MESSAGES`: those reach no system call but through a port or asleep, where cancellation is
-/// off anyway.
+/// Declares functions of the table. [`Answer`] converts an error or a panic to the return type. Thread cancellation is
+/// disabled in them, except in modules that are `OF_MESSAGES`: those make system calls only in ports or asleep, where
+/// cancellation is disabled anyway.
 macro_rules! entries {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $answer:ty $body:block
@@ -35,9 +35,9 @@ macro_rules! entries {
     )*};
 }
 
-/// The answer of a function to the result of its body, `None` after a panic.
+/// Conversion of the result of a body, `None` after a panic, to a function's return value.
 trait Answer: Sized {
-    /// The type of bodies.
+    /// Type of bodies.
     type Body;
 
     fn of(body: Option<Self::Body>) -> Self;
@@ -75,7 +75,7 @@ pub(crate) mod polling;
 
 plain_answers!(bool: false, usize: 0, u32: 0, (): (), *mut Operation: ptr::null_mut());
 
-/// The descriptor of a context, or -1.
+/// Descriptor of a context, or -1.
 #[repr(transparent)]
 pub(crate) struct Descriptor(c_int);
 
@@ -87,7 +87,7 @@ impl Answer for Descriptor {
     }
 }
 
-/// The class behind Mercury's.
+/// Returns this plugin's class behind Mercury's.
 ///
 /// # Safety
 ///
@@ -102,7 +102,7 @@ unsafe fn class_of<'a>(class: *const na_class) -> Result<&'a Class, na_return> {
     class.ok_or(NA_INVALID_ARG)
 }
 
-/// The string at a pointer, if there is one.
+/// Returns the string at a pointer; `None` for NULL.
 ///
 /// # Safety
 ///
@@ -116,24 +116,24 @@ unsafe fn text<'a>(pointer: *const c_char) -> Result<Option<&'a str>, na_return>
     text.map(Some).map_err(|_| NA_INVALID_ARG)
 }
 
-/// The peer behind an address, of which Mercury keeps its reference.
+/// Returns the peer behind an address; Mercury keeps its reference.
 ///
 /// # Safety
 ///
-/// An address that this plugin has given out and that has not been freed.
+/// An address returned by this plugin and not freed yet.
 unsafe fn peer_of(addr: *mut c_void) -> Result<Arc<Peer>, na_return> {
     let peer = addr.cast::<Peer>().cast_const();
     if peer.is_null() {
         return Err(NA_INVALID_ARG);
     }
-    // SAFETY: the caller's promise: there is a reference, and this makes one more.
+    // SAFETY: the caller's promise: there is a reference, and this adds one.
     unsafe {
         Arc::increment_strong_count(peer);
         Ok(Arc::from_raw(peer))
     }
 }
 
-/// Gives Mercury a reference of a peer.
+/// Passes a reference of a peer to Mercury.
 ///
 /// # Safety
 ///
@@ -143,7 +143,7 @@ unsafe fn give(peer: Arc<Peer>, into: *mut *mut c_void) {
     unsafe { *into = Arc::into_raw(peer).cast_mut().cast() };
 }
 
-/// The number of a context; 0 for one that is none of ours.
+/// Returns the number of a context; 0 if it is not this plugin's.
 ///
 /// # Safety
 ///
@@ -159,11 +159,11 @@ unsafe fn number_of(context: *mut na_context) -> u8 {
     }
 }
 
-/// Begins an operation: `post` makes it one of the endpoint's.
+/// Begins an operation, which `post` posts to the endpoint.
 ///
 /// # Safety
 ///
-/// A class, a context and an operation of Mercury's, which keeps them until the operation has completed.
+/// A class, a context and an operation of Mercury's, valid until the operation has completed.
 unsafe fn begin(
     (class, context, op): (*mut na_class, *mut na_context, *mut Operation),
     kind: na_cb_type,
@@ -186,11 +186,11 @@ unsafe fn begin(
     })
 }
 
-/// The memory of a message.
+/// Makes the memory of a message.
 ///
 /// # Safety
 ///
-/// A buffer that the program keeps until the operation has completed.
+/// A buffer that is valid until the operation has completed.
 unsafe fn message(buf: *const c_void, len: usize, max: usize) -> Result<UserMemory, na_return> {
     if len > max {
         return Err(NA_MSGSIZE);

@@ -1,4 +1,4 @@
-//! Polling, and sleeping until there is something to poll for.
+//! Polling, and sleeping until polling is useful.
 
 use super::{Descriptor, class_of};
 use crate::abi::{NA_INVALID_ARG, NA_NOMEM, NA_TIMEOUT, na_class, na_context, na_return};
@@ -70,7 +70,7 @@ unsafe fn own_context<'a>(context: *mut na_context) -> Result<&'a mut Context, n
         .ok_or(NA_INVALID_ARG)
 }
 
-/// Polls once. Returns whether completions have been added since the last time.
+/// Polls once. Returns whether completions have been added since the last call.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! The table of `choice`, held against `HostPorts::connect` with all ports and with TCP alone.
+//! The table of `choice`, checked against `HostPorts::connect` with all ports and with TCP alone.
 
 use super::tests::cases;
 use crate::nic;
@@ -18,7 +18,7 @@ use std::net::Ipv4Addr;
 /// Number of an endpoint that no process has opened.
 const UNOPENED: EndpointId = EndpointId(1023);
 
-/// Ports of an endpoint. `able`: all of them carry links; else TCP alone does.
+/// Returns the ports of an endpoint. `able`: whether all of them carry links; if not, TCP alone does.
 fn ports(policy: Route, offered: bool, able: bool) -> HostPorts {
     let tcp = listening();
     let own = Identity {
@@ -71,7 +71,7 @@ fn a_link_takes_the_first_port_that_can_carry_it() {
                     route,
                 };
                 let link = ports.connect(target, now)?;
-                // A session that is met over TCP moves to the port that is asked for.
+                // A session that begins on TCP moves to the port that its target asks for.
                 Ok::<_, ConnectError>(match ports.fabrics(link, true) {
                     FABRIC_RDM => "rdm",
                     _ => HostPorts::port_name(link),

@@ -20,7 +20,7 @@ pub(super) const HANDLER_OF_TESTS: UnexpectedHandler = UnexpectedHandler {
     context: 0x99,
 };
 
-/// Two endpoints; the second has a handler.
+/// Returns two endpoints; the second has a handler.
 fn pair() -> (Net, Address) {
     let (mut net, b) = Net::pair();
     net.engine(1).set_handler(Some(HANDLER_OF_TESTS));
@@ -32,7 +32,7 @@ fn turn(net: &mut Net) -> Option<HandlerTurn> {
     net.engine(1).next_turn(|| ME)
 }
 
-/// The next turn, when the bytes of its message have been fetched if need be.
+/// Returns the next turn, after fetching its message's body if necessary.
 fn shown(net: &mut Net) -> HandlerTurn {
     let at_once = turn(net);
     at_once.unwrap_or_else(|| {
@@ -61,7 +61,7 @@ fn the_handler_sees_messages_in_order_with_their_data() {
         assert_eq!(who.endpoint.0, 0);
         assert_eq!(deferred.arrival.bits.0, n.into());
         let body = deferred.body_mut().map(|body| body.to_vec());
-        // Large messages have not come with their data.
+        // Large messages have not arrived with their data.
         let expected = (n < 3).then(|| vec![n; 10]);
         assert_eq!(body, expected);
         assert!(turn(&mut net).is_none(), "one at a time");
@@ -114,7 +114,7 @@ fn peer_that_withholds_announced_data_delays_no_other() {
     net.run_until_idle();
     net.isend(2, from_2, 3, b"another's");
     net.run_until_idle();
-    // The bytes of the first are asked for, and no answer has come yet.
+    // The body of the first is requested, and no answer has arrived yet.
     let first = turn(&mut net).unwrap();
     assert_eq!(first.deferred.arrival.bits.0, 3);
     net.engine(1).end_turn(first.deferred, true);
@@ -143,7 +143,7 @@ fn received_message_proves_earlier_ones_behind_the_handler() {
         let send = net.isend(0, b, bits, bytes);
         assert_eq!(net.code(0, send), StatusCode::Success);
     }
-    // Both come with one call.
+    // Both arrive in one call.
     net.pass(Duration::from_millis(1));
     let data = net.irecv(1, 1, ALL, 4);
     net.engine(1).forget(data.handle).unwrap();
@@ -199,7 +199,7 @@ fn without_the_handler_what_waited_for_it_is_unexpected() {
         net.isend(0, b, n, b"x");
     }
     net.run_until_idle();
-    // Unregistered from inside: what follows is not shown.
+    // Unregistered from inside: later messages are not shown.
     let taken = turn(&mut net).unwrap();
     net.engine(1).set_handler(None);
     assert_eq!(net.engine(1).running(), Some(ME));
@@ -228,7 +228,7 @@ fn the_handler_may_disconnect_the_sender() {
     assert!(net.engine(1).decompose(taken.source).is_err());
     let send = net.isend(0, b, 1, b"x");
     assert_eq!(net.code(0, send), StatusCode::EndpointUnreachable);
-    // Everything goes on afterwards.
+    // Everything continues afterwards.
     let b = net.connect(0, 1);
     net.isend(0, b, 9, b"x");
     net.run_until_idle();

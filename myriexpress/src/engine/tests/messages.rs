@@ -57,7 +57,7 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
         assert_eq!(got.code, StatusCode::Truncated as u32);
         assert_eq!((got.msg_length, got.xfer_length), (len as u32, 40));
         assert_eq!(net.bytes(recv), [7; 40]);
-        // Only a sender that waited for the receiver knows of it.
+        // Only a sender that waited for the receiver is told.
         let sent = net.done(0, send);
         let (code, transferred) = if len > 32_768 {
             (StatusCode::Truncated as u32, 40)
@@ -69,8 +69,8 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
     }
 }
 
-/// Two endpoints, of which the second lends what the data of `largest` of the largest messages costs, as
-/// do those that are added later. Links take `room` bytes.
+/// Returns two endpoints. The second, and those added later, lend the credits for `largest` of the largest small
+/// messages. Links take `room` bytes.
 fn windows(largest: u32, room: usize) -> (Net, Address) {
     let profile = Profile {
         room,
@@ -78,7 +78,7 @@ fn windows(largest: u32, room: usize) -> (Net, Address) {
     };
     let mut net = Net::new(1, profile);
     net.add(None);
-    // And one more; never more than that, which is a quarter of what may be lent.
+    // And one more credit; never more than that, which is a quarter of what may be lent.
     let credit_limit = largest * cost(32_768) + 1;
     net.config.first_credits = credit_limit as u16;
     net.config.unexpected_bytes = (credit_limit as usize * 4 * 8).div_ceil(7) * CREDIT;
@@ -98,11 +98,11 @@ fn small_sends_complete_within_credit_without_a_reader() {
         let send = engine.isend(memory, b, 9, 0, SendMode::Buffered).unwrap();
         assert!(engine.is_buffered(send).unwrap());
         assert_eq!(net.done(0, send).xfer_length, 32_768, "{number}");
-        // The buffer is the program's again.
+        // The program owns the buffer again.
         net.buffers[buffer].fill(0xee);
     }
     assert!(net.engine(0).last_sends(), "copies wait");
-    // None of this holds for others.
+    // Other sends wait for the receiver.
     let (one, full) = (net.isend(0, b, 9, b""), net.isend(0, b, 9, &[1; 32_768]));
     let large = net.isend(0, b, 9, &[2; 32_769]);
     let matched = net.issend(0, b, 9, &[3; 8]);
@@ -120,7 +120,7 @@ fn small_sends_complete_within_credit_without_a_reader() {
         assert!(net.bytes(recv).iter().all(|byte| *byte == number as u8));
     }
     let empty = net.irecv(1, 9, u64::MAX, 0);
-    // One that was only offered is whole for its sender all the same, whatever the receiver took of it.
+    // A message that was only offered is complete for its sender, whatever part the receiver took.
     let short = net.irecv(1, 9, u64::MAX, 40);
     net.run_until_idle();
     assert_eq!(net.code(1, empty.handle), StatusCode::Success);
@@ -142,7 +142,7 @@ fn small_sends_complete_within_credit_without_a_reader() {
 
 #[test]
 fn copies_have_a_limit_and_a_time_out_is_not_for_them() {
-    // An eighth of what there is; a peer lends what 63 of them cost at most.
+    // An eighth of the total; a peer lends at most what 63 of them cost.
     let (count, peers) = ((64 << 20) / 8 / CREDIT / cost(32_768) as usize, 5);
     let (mut net, first) = windows(63, 1);
     let mut others = vec![first];
@@ -161,7 +161,7 @@ fn copies_have_a_limit_and_a_time_out_is_not_for_them() {
     let done = |net: &mut Net, send: &RequestHandle| net.engine(0).is_buffered(*send).unwrap();
     let at_once: Vec<_> = sends.iter().filter(|send| done(&mut net, send)).collect();
     assert!((count..=count + peers).contains(&at_once.len()));
-    // The one that the program still knows of is given up, those that are complete are not.
+    // The pending send is given up, completed ones are not.
     net.pass(Duration::from_secs(100));
     let ends: Vec<_> = sends.iter().map(|send| net.code(0, *send)).collect();
     assert_eq!(ends[at_once.len() - 1], StatusCode::Success);
@@ -181,7 +181,7 @@ fn copies_have_a_limit_and_a_time_out_is_not_for_them() {
     assert!(!net.engine(0).last_sends());
 }
 
-/// Sends that were complete when a message was sent are in place when that is received.
+/// Receiving a message proves that every send completed before it has arrived.
 #[test]
 fn received_message_proves_all_completed_before_it() {
     let mut proofs = 0;
@@ -306,7 +306,7 @@ fn context_ids_must_be_named_by_receives_and_forbid_peeking() {
     net.run_until_idle();
     let engine = net.engine(node);
     assert_eq!(engine.take_produced() & COMPLETIONS, 1 << 3);
-    // Any mask may ask.
+    // Any mask is legal.
     assert!(engine.test_any(0, 0).unwrap().is_some());
     assert!(engine.test_any(0xaa, 0xff).unwrap().is_some());
 }
@@ -355,7 +355,7 @@ fn only_an_unanswered_request_can_be_cancelled() {
     assert!(!net.engine(1).cancel(second.handle).unwrap());
     assert_eq!(net.bytes(first), [0xee; 8]);
     assert_eq!(net.done(1, second.handle).xfer_length, 5);
-    // A connect that has been answered too.
+    // A connect that has been answered, too.
     let request = net.iconnect(0, 1, KEY);
     net.run_until_idle();
     assert!(!net.engine(0).cancel(request).unwrap());
@@ -468,7 +468,7 @@ fn connecting_to_oneself_gives_ones_own_address() {
     net.isend(0, own, 4, b"me");
     net.run_until_idle();
     assert_eq!(net.done(0, recv.handle).source, own);
-    // Both ends of the call.
+    // Both ends of the connection.
     assert_eq!((net.connect(0, 0), net.remotes()), (own, vec![2]));
     net.engine(0).disconnect(own).unwrap();
     assert_eq!(net.remotes(), [0]);
@@ -553,7 +553,7 @@ fn handle_is_stale_after_test_although_its_copy_waits() {
     }
     assert!(!net.engine(0).last_sends());
     assert_eq!(net.engine(0).endpoint().ops().in_use(), 0);
-    // Their places are used again.
+    // Their places are reused.
     let again = net.irecv(0, 1, ALL, 1).handle;
     assert!(stale.iter().any(|send| send.place() == again.place()));
     refused(&mut net);

@@ -1,8 +1,8 @@
-//! Engines on a simulated network: what the tests stand on.
+//! Engines on a simulated network: the tests' common part.
 //!
 //! ```text
 //!   Net -- Cluster of Node -- Engine over SimPort       one seed, one run
-//!      `-- buffers: every message's memory, until the net is gone
+//!      `-- buffers: every message's memory, as long as the net
 //! ```
 
 mod handler;
@@ -26,12 +26,12 @@ pub(super) type SimEngine = Engine<SimPort<UserMemory>, VirtualClock>;
 pub(super) const NIC: NicId = NicId(0x4d58);
 pub(super) const KEY: u32 = 0x1234;
 
-/// Far more than any of these tests takes.
+/// Far more steps than any of these tests takes.
 const STEPS: u64 = 2_000_000;
 
 pub(super) struct Node {
     pub(super) engine: SimEngine,
-    /// Progress is left to the test.
+    /// Whether the test itself calls progress.
     pub(super) idle: bool,
 }
 
@@ -56,11 +56,11 @@ pub(super) struct Net {
     profile: Profile,
     pub(super) config: Config,
     lives: u32,
-    /// Behind the engines, so that they go first.
+    /// After the engines, so that those are dropped first.
     buffers: Vec<Vec<u8>>,
 }
 
-/// A receive and where its bytes go.
+/// A receive and the index of its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recv {
     pub(super) handle: RequestHandle,
@@ -68,7 +68,7 @@ pub(super) struct Recv {
 }
 
 impl Net {
-    /// No nodes yet.
+    /// Makes a net without nodes.
     pub(super) fn new(seed: u64, profile: Profile) -> Self {
         let world = World::new(seed);
         seeds::watch(&world);
@@ -91,7 +91,7 @@ impl Net {
         }
     }
 
-    /// Some endpoints on a fast network, numbered from 0, not connected.
+    /// Makes `count` endpoints on a fast network, numbered from 0, not connected.
     pub(super) fn of(count: usize) -> Self {
         let mut net = Self::new(1, Profile::default());
         for _ in 0..count {
@@ -100,7 +100,7 @@ impl Net {
         net
     }
 
-    /// Two, and the second's address for the first.
+    /// Makes two endpoints, and returns the second's address for the first.
     pub(super) fn pair() -> (Self, Address) {
         let mut net = Self::of(2);
         let b = net.connect(0, 1);
@@ -116,7 +116,7 @@ impl Net {
         self.open_as(node, identity, context_ids)
     }
 
-    /// Opens an endpoint that says it is `identity`.
+    /// Opens an endpoint that claims `identity`.
     fn open_as(
         &mut self,
         node: NodeId,
@@ -156,7 +156,7 @@ impl Net {
         self.cluster.add(node)
     }
 
-    /// Adds an endpoint which others see under the same name as that one.
+    /// Adds an endpoint that others see under the name of `of`.
     pub(super) fn add_twin(&mut self, of: NodeId) -> NodeId {
         let mut identity = self.engine(of).identity();
         identity.session.0 += 0x1000;
@@ -164,19 +164,19 @@ impl Net {
         self.cluster.add(node)
     }
 
-    /// Adds an endpoint which says it is that one, in the same life.
+    /// Adds an endpoint that claims the identity of `of`, life included.
     pub(super) fn add_impostor(&mut self, of: NodeId) -> NodeId {
         let identity = self.engine(of).identity();
         let node = self.open_as(self.cluster.len(), identity, None);
         self.cluster.add(node)
     }
 
-    /// The process of an endpoint dies.
+    /// Ends the process of an endpoint.
     pub(super) fn kill(&mut self, node: NodeId) {
         drop(self.cluster.kill(node).expect("a living node"));
     }
 
-    /// Another one opens the same endpoint.
+    /// Opens the endpoint again, in another process.
     pub(super) fn restart(&mut self, node: NodeId) {
         let life = self.open(node, None);
         self.cluster.restart(node, life);
@@ -202,7 +202,7 @@ impl Net {
         assert!(self.cluster.run_idle(STEPS), "never at rest");
     }
 
-    /// Lets so much time pass.
+    /// Lets `span` pass.
     pub(super) fn pass(&mut self, span: Duration) {
         for node in 0..self.cluster.len() {
             self.cluster.poke(node);
@@ -211,18 +211,17 @@ impl Net {
         assert!(self.cluster.run_until(until, STEPS), "too busy");
     }
 
-    /// Memory with these bytes in it.
+    /// Makes memory with these bytes.
     pub(super) fn memory(&mut self, bytes: &[u8]) -> (usize, UserMemory) {
         let mut buffer = bytes.to_vec();
         let (start, len) = (buffer.as_mut_ptr(), buffer.len());
         self.buffers.push(buffer);
-        // SAFETY: the buffer stays where it is, and is looked at only through `bytes`, until the
-        // engines are gone.
+        // SAFETY: the buffer stays where it is, and is read only through `bytes`, until the engines are dropped.
         let memory = unsafe { UserMemory::new(start.cast(), len) };
         (self.buffers.len() - 1, memory.expect("a buffer"))
     }
 
-    /// The contents of a receive's memory.
+    /// Returns the contents of a receive's memory.
     pub(super) fn bytes(&self, recv: Recv) -> &[u8] {
         &self.buffers[recv.buffer]
     }
@@ -273,7 +272,7 @@ impl Net {
             .unwrap()
     }
 
-    /// `from` connects to `to`.
+    /// Connects `from` to `to`.
     pub(super) fn connect(&mut self, from: NodeId, to: NodeId) -> Address {
         let request = self.iconnect(from, to, KEY);
         self.run_until_idle();
@@ -282,13 +281,13 @@ impl Net {
         status.source
     }
 
-    /// The end of a request that must have ended.
+    /// Returns the result of a request that must have ended.
     pub(super) fn done(&mut self, node: NodeId, request: RequestHandle) -> Status {
         let status = self.engine(node).test(request).unwrap();
         status.expect("the request has ended")
     }
 
-    /// The code a request has ended with.
+    /// Returns the code of a request that must have ended.
     pub(super) fn code(&mut self, node: NodeId, request: RequestHandle) -> StatusCode {
         let code = self.done(node, request).code;
         let all = [
@@ -304,13 +303,13 @@ impl Net {
         *all.iter().find(|known| **known as u32 == code).unwrap()
     }
 
-    /// Whether a request has not ended.
+    /// Returns whether a request has not ended.
     pub(super) fn pending(&mut self, node: NodeId, request: RequestHandle) -> bool {
         self.engine(node).test(request).unwrap().is_none()
     }
 }
 
-/// Asserts that it is refused with that code.
+/// Asserts that a call was rejected with that code.
 #[track_caller]
 pub(super) fn fails<T: std::fmt::Debug>(result: Result<T, Error>, code: Code) {
     assert_eq!(result.unwrap_err().code(), code);

@@ -26,7 +26,7 @@ fn a_stranger_can_be_answered_at_the_source_of_its_message() {
     assert_eq!(net.code(1, send), StatusCode::Success);
     assert_eq!(&net.bytes(answer)[..4], b"pong");
     assert_eq!(net.done(0, answer.handle).source, b);
-    // Connecting to a peer that is connected gives the same address and keeps the pointer. The key is checked.
+    // Connecting to a connected peer returns the same address and keeps the pointer. The key is checked.
     let wrong = net.iconnect(1, 0, KEY + 1);
     assert_eq!(net.connect(1, 0), a);
     assert_eq!(net.code(1, wrong), StatusCode::BadKey);
@@ -44,7 +44,7 @@ fn a_restarted_peer_is_the_same_with_another_session() {
     net.kill(1);
     net.run_until_idle();
     assert_eq!(net.code(0, waiting), StatusCode::EndpointUnreachable);
-    // Dead, but known: what is sent to it is posted and fails.
+    // The peer is lost, but known: sends to it are posted and fail.
     assert_eq!(net.engine(0).decompose(b).unwrap(), before);
     let dead = net.isend(0, b, 1, b"x");
     assert_eq!(
@@ -72,7 +72,7 @@ fn returning_peer_is_recognised_by_its_first_message() {
     let a = net.connect(1, 0);
     net.isend(1, a, 3, b"again");
     net.run_until_idle();
-    // Nothing has been received, and still it can be sent to and disconnected.
+    // Nothing has been received, and still the source can be sent to and disconnected.
     let send = net.isend(0, b, 1, b"x");
     net.run_until_idle();
     assert_eq!(net.code(0, send), StatusCode::Success);
@@ -101,7 +101,7 @@ fn disconnecting_ends_everything_with_a_peer() {
     }
     assert_eq!(net.engine(0).probe(0, 0).unwrap(), None);
     assert!(net.pending(0, other) && net.pending(0, posted.handle));
-    // The address is invalid; only sending tells it by the request.
+    // The address is invalid; only a send reports that by its request.
     let engine = net.engine(0);
     for result in [
         engine.decompose(b).map(|_| ()),
@@ -170,7 +170,7 @@ fn a_receive_whose_message_breaks_off_tells_from_whom_it_was() {
 fn last_messages_of_a_dying_peer_keep_its_name() {
     let (mut net, b) = Net::pair();
     let recvs: Vec<_> = (0..3).map(|_| net.irecv(1, 0, 0, 8)).collect();
-    // Everything is taken in by one progress: messages and the end of the link.
+    // One progress handles everything: messages and the end of the link.
     net.cluster.node(1).unwrap().idle = true;
     for n in 0..3 {
         net.isend(0, b, n, b"last");
@@ -194,7 +194,7 @@ fn what_a_peer_sent_before_it_went_can_still_be_received() {
         if handled {
             net.engine(1).set_handler(Some(HANDLER_OF_TESTS));
         }
-        // With a handler, its end is taken in together with the messages.
+        // With a handler, the peer's end is handled together with the messages.
         net.cluster.node(1).unwrap().idle = handled;
         for n in 0..4 {
             net.isend(0, b, n, b"words");
@@ -212,7 +212,7 @@ fn what_a_peer_sent_before_it_went_can_still_be_received() {
             net.engine(1).set_handler(None);
             net.run_until_idle();
         }
-        // The next life says something too.
+        // The next life sends a message, too.
         net.restart(0);
         let b = net.connect(0, 1);
         net.isend(0, b, 4, b"words");
@@ -227,7 +227,7 @@ fn what_a_peer_sent_before_it_went_can_still_be_received() {
             let who = net.engine(1).decompose(status.source).unwrap();
             assert_eq!(who.endpoint.0, 0);
         }
-        // It is the same peer, and the new life can be sent to.
+        // The source is the same peer, and the new life can be sent to.
         let recv = net.irecv(1, 4, ALL, 5);
         assert_eq!(net.done(1, recv.handle).source, probed.source);
         let send = net.isend(1, probed.source, 9, b"x");
@@ -239,7 +239,7 @@ fn what_a_peer_sent_before_it_went_can_still_be_received() {
     }
 }
 
-/// Two peers of node 0 behind one address, each with a message that waits there: their addresses.
+/// Returns the addresses of two peers of node 0 behind one address, each with a message waiting there.
 fn twins() -> (Net, [Address; 2]) {
     let mut net = Net::of(2);
     let twin = net.add_twin(1);

@@ -1,7 +1,7 @@
 //! Random programs: whatever they do, every request ends once and every message arrives once.
 //!
 //! ```text
-//!   turns: send, receive, cancel, forget, test, handler on or off, disconnects of no peer
+//!   steps: send, receive, cancel, forget, test, handler on or off, disconnects of no peer
 //!   end:   no handler, receives for everything  -->  the books are even
 //! ```
 
@@ -23,13 +23,13 @@ unsafe extern "C" fn never(_: *mut c_void, _: Address, _: u64, _: u32, _: *mut c
     unreachable!("the books decide")
 }
 
-/// The requests and messages of one run.
+/// Requests and messages of one run.
 struct Books {
     net: Net,
     rng: Rng,
-    /// By sender and receiver.
+    /// Addresses by sender and receiver.
     addresses: Vec<Vec<Address>>,
-    /// Sends under way, with the serial numbers of their messages.
+    /// Pending sends, with the serial numbers of their messages.
     sends: [BTreeMap<Word, u64>; NODES],
     recvs: [BTreeMap<Word, Recv>; NODES],
     /// Receivers and lengths of messages that have not arrived.
@@ -40,14 +40,14 @@ struct Books {
     serial: u64,
 }
 
-/// Ordered, so that a run follows from its seed.
+/// Ordered, so that the seed determines the run.
 type Word = u64;
 
 fn handle(word: Word) -> RequestHandle {
     RequestHandle(word)
 }
 
-/// A message says which it is in its first bytes, if it has any.
+/// Makes a body with the message's serial number in its first bytes, if it has any.
 fn body(serial: u64, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|n| (n as u64 * 31 + serial) as u8).collect();
     let stamp = serial.to_le_bytes();
@@ -166,7 +166,7 @@ impl Books {
         self.ended(node, oldest, any);
     }
 
-    /// Takes what has ended, and plays the handler's part.
+    /// Tests completed requests, and plays the handler's part.
     fn look(&mut self, node: NodeId) {
         while let Some(turn) = self.net.engine(node).next_turn(|| 1) {
             let consumed = self.rng.chance(0.3);
@@ -211,7 +211,7 @@ impl Books {
         let Some(recv) = self.recvs[node].remove(&request.0) else {
             let serial = self.sends[node].remove(&request.0);
             let serial = serial.expect("an unknown request");
-            // Nothing of it went into a receive, which the sender of one that was announced learns.
+            // Consumed by the handler without a receive, of which the sender of an offered message is told.
             let consumed = self.consumed.contains(&serial);
             let unread = consumed && status.code == StatusCode::Truncated as u32;
             assert!(unread || status.code == StatusCode::Success as u32);
@@ -226,7 +226,7 @@ impl Books {
         self.arrived(node, serial);
     }
 
-    /// Everything is received.
+    /// Receives everything.
     fn finish(mut self) {
         for node in 0..NODES {
             self.net.engine(node).set_handler(None);

@@ -1,4 +1,4 @@
-//! Peers with several sessions: calls that cross, and calls under several names.
+//! Peers with several sessions: crossing connects, and connects under several names.
 
 use super::{KEY, NIC, Net};
 use crate::handles::{Address, RequestHandle};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const ALL: u64 = u64::MAX;
 
-/// Two endpoints whose calls have crossed: two sessions, and the address of each at the other.
+/// Makes two endpoints whose connects have crossed: two sessions, and the address of each at the other.
 fn crossed() -> (Net, [Address; 2]) {
     let mut net = Net::of(2);
     let known = calls(&mut net, Duration::ZERO);
@@ -18,7 +18,7 @@ fn crossed() -> (Net, [Address; 2]) {
     (net, known)
 }
 
-/// Node 0 connects to node 1, and node 1 so much later to node 0: the addresses, of node 1 first.
+/// Connects node 0 to node 1, and `later` node 1 to node 0. Returns the addresses, node 1's first.
 fn calls(net: &mut Net, later: Duration) -> [Address; 2] {
     let first = net.iconnect(0, 1, KEY);
     net.pass(later);
@@ -37,7 +37,7 @@ fn sessions(net: &mut Net, node: NodeId, of: Address) -> Vec<RemoteId> {
     peer.sessions().collect()
 }
 
-/// The source that node `to` sees of a message.
+/// Returns the source that node `to` sees of a message.
 fn source(net: &mut Net, from: NodeId, at: Address, to: NodeId) -> Address {
     let recv = net.irecv(to, 7, ALL, 1);
     let send = net.isend(from, at, 7, b"x");
@@ -82,7 +82,7 @@ fn connects_at_once_to_one_endpoint_share_a_session() {
     assert_eq!(net.remotes(), [1, 1]);
 }
 
-/// Each of two nodes sends as soon as it knows where to: when its connect is answered, or a message has come.
+/// Each of two nodes sends as soon as it knows an address: when its connect is answered, or a message has arrived.
 #[test]
 fn messages_have_one_source_and_one_order_while_calls_cross() {
     seeds::each(100, |seed| {
@@ -134,7 +134,7 @@ fn peer_lost_with_its_send_session_returns_over_the_other() {
     net.engine(0).set_peer_context(b, 0xb).unwrap();
     let waiting = net.issend(0, b, 1, b"x");
     net.run_until_idle();
-    // The other end of the first session of node 0 is the second one of node 1.
+    // The other end of node 0's first session is node 1's second one.
     let [_, second] = sessions(&mut net, 1, a)[..] else {
         panic!("two sessions");
     };
@@ -143,7 +143,7 @@ fn peer_lost_with_its_send_session_returns_over_the_other() {
     assert_eq!(net.code(0, waiting), StatusCode::EndpointUnreachable);
     let lost = net.isend(0, b, 1, b"x");
     assert_eq!(net.code(0, lost), StatusCode::EndpointUnreachable);
-    // Messages from there are still its own.
+    // Messages from there still belong to the peer.
     assert_eq!(source(&mut net, 1, a, 0), b);
     assert_eq!(net.connect(0, 1), b);
     assert_eq!(net.remotes(), [1, 1]);

@@ -15,7 +15,7 @@ struct Log {
     ep: AtomicU64,
     seen: Mutex<Vec<Told>>,
     answer: AtomicU32,
-    /// The handler stays inside until this is true.
+    /// Whether the handler has to stay inside; the test clears it.
     hold: AtomicBool,
     inside: AtomicBool,
     close: Mutex<Option<Result<(), Error>>>,
@@ -42,7 +42,7 @@ impl Log {
     }
 }
 
-/// Writes down what it is told, posts a receive if it is to, and tries to close the endpoint.
+/// Records its arguments, posts a receive if requested, and tries to close the endpoint.
 unsafe extern "C" fn on_unexpected(
     context: *mut c_void,
     source: Address,
@@ -50,10 +50,10 @@ unsafe extern "C" fn on_unexpected(
     length: u32,
     data: *mut c_void,
 ) -> u32 {
-    // SAFETY: the log of a test that unregisters the handler, or closes, before it goes.
+    // SAFETY: the log of a test that unregisters the handler, or closes the endpoint, before dropping it.
     let log = unsafe { &*context.cast::<Log>() };
     let bytes = (!data.is_null()).then(|| {
-        // SAFETY: the data of the message, as long as said.
+        // SAFETY: the data of the message, `length` bytes long.
         unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length as usize) }.to_vec()
     });
     log.seen.lock().unwrap().push((source, bits, length, bytes));
@@ -161,7 +161,7 @@ fn while_it_runs_others_post_and_test_and_who_ends_it_waits() {
                 1 => set_progression(b.0, false),
                 _ => close(b.0),
             });
-            // It may not have begun to wait yet; if it had ended, it would be seen now and then.
+            // The thread may not have begun to wait yet; a thread that returned too early would be noticed sometimes.
             for _ in 0..50 {
                 thread::yield_now();
                 assert!(!ender.is_finished(), "{end}");
@@ -173,7 +173,7 @@ fn while_it_runs_others_post_and_test_and_who_ends_it_waits() {
             assert!(matches!(ran, Ok(None)) || end == 2, "{ran:?}");
         });
         if end < 2 {
-            // Without its decision to consume it, the message is there.
+            // The handler did not consume the message, so it is received.
             set_progression(b.0, true).unwrap();
             let mut into = [0];
             let got = recv(&b, 7, ALL, &mut into);

@@ -1,4 +1,4 @@
-//! Endpoints of one process over real ports: what the tests stand on.
+//! Endpoints of one process over real ports: the tests' common part.
 
 mod handler;
 mod lifecycle;
@@ -9,11 +9,11 @@ use super::*;
 use mx_proto::Route;
 use mx_sys::{ROUTE_LOCAL, ROUTE_TCP, Settings, nic};
 
-/// Settings of this process's own, so that tests of other processes do not meet them.
+/// Returns settings with ports of this process's own, so that concurrent tests do not interfere.
 pub(super) fn settings(port: Route) -> Settings {
     Settings {
         port,
-        // Below the library's own block, sixteen processes apart.
+        // Below the library's own block, in one of sixteen blocks by process.
         port_base: 10_000 + (std::process::id() % 16) as u16 * 1024,
         ..Settings::for_mx()
     }
@@ -46,29 +46,29 @@ pub(super) fn opened_with(port: Route, params: OpenParams) -> Opened {
     Opened(open(&settings(port), params).expect("an endpoint"))
 }
 
-/// Its NIC and endpoint ids.
+/// Returns the endpoint's NIC and endpoint ids.
 pub(super) fn name(ep: &Opened) -> (NicId, u32) {
     let (nic, endpoint, _) = decompose(own_address(ep.0).unwrap()).unwrap();
     (nic, endpoint)
 }
 
-/// `from`'s address for `to`, whose calls another thread makes, or its helper.
+/// Connects `from` to `to`, which another thread or its helper polls. Returns the address.
 pub(super) fn connected(from: &Opened, to: &Opened) -> Address {
     let (nic, endpoint) = name(to);
     connect(from.0, nic, endpoint, KEY, LONG).expect("a connection")
 }
 
-/// Two endpoints, and the second's address for the first.
+/// Returns two endpoints, and the second's address for the first.
 pub(super) fn pair(port: Route) -> (Opened, Opened, Address) {
     let (a, b) = (opened(port), opened(port));
     let address = connected(&a, &b);
     (a, b, address)
 }
 
-/// Memory of a test's, which must outlive the operation.
+/// Makes memory of a test's buffer, which must outlive the operation.
 pub(super) fn memory(bytes: &mut [u8]) -> UserMemory {
     let (start, len) = (bytes.as_mut_ptr(), bytes.len());
-    // SAFETY: tests wait for their operations, or close the endpoint, before the buffer goes.
+    // SAFETY: tests wait for their operations, or close the endpoint, before they drop the buffer.
     unsafe { UserMemory::new(start.cast(), len) }.expect("a buffer")
 }
 
@@ -77,7 +77,7 @@ pub(super) fn send(from: &Opened, to: Address, bits: u64, bytes: &mut [u8]) -> R
     isend(from.0, memory(bytes), to, bits, 0, mode, false).unwrap()
 }
 
-/// Posts a send that ends when a receive has matched.
+/// Posts a send that completes after a receive has matched.
 pub(super) fn issend(from: &Opened, to: Address, bits: u64, bytes: &mut [u8]) -> RequestHandle {
     let mode = SendMode::Synchronous;
     isend(from.0, memory(bytes), to, bits, 0, mode, false).unwrap()
@@ -87,7 +87,7 @@ pub(super) fn recv(at: &Opened, bits: u64, mask: u64, bytes: &mut [u8]) -> Reque
     irecv(at.0, memory(bytes), bits, mask, 0, false).unwrap()
 }
 
-/// The end of a request, which comes soon.
+/// Returns the result of a request that ends soon.
 pub(super) fn ended(at: &Opened, request: RequestHandle) -> Status {
     wait_for(at.0, request, LONG).unwrap().expect("an end")
 }

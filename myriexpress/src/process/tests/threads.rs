@@ -29,7 +29,7 @@ fn a_wait_without_a_result_ends_by_its_time() {
 fn a_wake_up_ends_every_wait_and_is_not_kept() {
     let a = opened(ROUTE_TCP);
     let ep = a.0;
-    // No thread waits: nothing happens.
+    // Has no effect without a waiting thread.
     wakeup(ep).unwrap();
     let began = Instant::now();
     let span = Duration::from_millis(20);
@@ -53,7 +53,7 @@ fn a_wake_up_ends_every_wait_and_is_not_kept() {
             scope.spawn(|| probe(ep, 0, 0, None).unwrap().is_none()),
             scope.spawn(move || code(connect(ep, nic, endpoint, KEY, None)) == Code::Timeout),
         ];
-        // Each is woken once it waits; when that is, it alone knows.
+        // Wakes each thread once it waits, which only the thread itself knows.
         while waiters.iter().any(|waiter| !waiter.is_finished()) {
             wakeup(ep).unwrap();
             thread::yield_now();
@@ -105,7 +105,7 @@ fn each_completion_goes_to_one_of_many_waiting_threads() {
         let (a, b, to_b) = pair(port);
         let mut byte = [0u8; 1];
         for n in 0..THREADS * EACH {
-            // The bytes are not looked at.
+            // The bytes are ignored.
             irecv(b.0, UserMemory::empty(), n, ALL, 0, false).unwrap();
         }
         thread::scope(|scope| {
@@ -138,8 +138,8 @@ fn each_completion_goes_to_one_of_many_waiting_threads() {
                 .into_iter()
                 .flat_map(|waiter| waiter.join().unwrap())
                 .collect();
-            // A quarter of the numbers belongs to none of the classes, and who waited may have been
-            // kept from it, or the sender, for as long as it waited.
+            // A quarter of the numbers belongs to none of the classes, and a waiter, or the sender, may have been
+            // delayed for as long as the waiters waited.
             while (got.len() as u64) < THREADS * EACH {
                 let status = wait_any(b.0, 0, 0, LONG).unwrap();
                 got.push(status.expect("a completion").match_info);

@@ -1,4 +1,4 @@
-//! libfabric's providers on this machine, and the use that the rdm port makes of each.
+//! libfabric's providers on this machine, and the rdm port's use of each.
 //!
 //! ```text
 //!   libfabric-sys: the library     mx-port-rdm: survey, adapters
@@ -10,7 +10,7 @@
 //!   refused   provider  why
 //! ```
 //!
-//! Owns: the tables. The providers are rated by `mx_port_rdm`.
+//! Owns: the tables. `mx_port_rdm` rates the providers.
 
 mod names;
 mod row;
@@ -53,7 +53,7 @@ impl Args {
         };
         let findings = survey(library);
         let mut rows: Vec<Row> = findings.iter().map(Row::new).collect();
-        // The provider that is used stands first.
+        // The provider in use comes first.
         rows.sort_by_key(Row::rank);
         show(&match self {
             Self { json: true, .. } => format!("{}\n", json(&machine, &rows)),
@@ -67,18 +67,18 @@ impl Args {
 
 /// The common part of all rows.
 struct Machine {
-    /// libfabric's.
+    /// Version of libfabric.
     version: String,
     adapters: Vec<String>,
 }
 
-/// libfabric's version.
+/// Returns libfabric's version.
 pub(crate) fn version(library: &Library) -> String {
     let (major, minor) = library.version();
     format!("{major}.{minor}")
 }
 
-/// The fabric adapters, or what is said without any.
+/// Returns a line with the fabric adapters; `none` is the text without any.
 pub(crate) fn adapters(adapters: &[String], none: &str) -> String {
     let names = match adapters {
         [] => none.to_owned(),
@@ -87,7 +87,7 @@ pub(crate) fn adapters(adapters: &[String], none: &str) -> String {
     format!("fabric adapters: {names}")
 }
 
-/// Tables with a heading each, aligned.
+/// Returns the tables as text, each under a heading, aligned.
 fn text(machine: &Machine, rows: &[Row]) -> String {
     let mut out = heading(machine);
     for Table { name, head, lines } in tables(rows) {
@@ -117,7 +117,7 @@ fn json(machine: &Machine, rows: &[Row]) -> Value {
     })
 }
 
-/// Names, one a line.
+/// Returns the names of usable providers, one a line.
 fn usable(rows: &[Row]) -> String {
     let names = rows.iter().filter(|row| row.is_usable());
     names.map(|row| format!("{}\n", row.provider)).collect()

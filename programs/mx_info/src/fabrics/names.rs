@@ -1,14 +1,14 @@
 //! Names for libfabric's numbers.
 //!
 //! ```text
-//!   0x0000000000000406  --bits-->  MSG TAGGED RMA        what has no name here stays a number
+//!   0x0000000000000406  --bits-->  MSG TAGGED RMA        numbers without a name stay numbers
 //! ```
 //!
 //! Owns: the names, without their `FI_` prefixes.
 
 use libfabric_sys::abi;
 
-/// Capabilities that make a difference to a port.
+/// Capabilities that matter to a port.
 const CAPS: [(&str, u64); 11] = [
     ("MSG", abi::FI_MSG),
     ("TAGGED", abi::FI_TAGGED),
@@ -60,24 +60,24 @@ const FORMATS: [(&str, u32); 12] = [
     ("none", abi::FI_FORMAT_UNSPEC),
 ];
 
-/// The capabilities in `caps` that have a name here; the others are about other uses.
+/// Returns the names of the capabilities in `caps`; others are omitted.
 pub(crate) fn caps(caps: u64) -> Vec<&'static str> {
     named(&CAPS, caps).0
 }
 
-/// All bits of a mode.
+/// Returns all bits of a mode.
 pub(crate) fn modes(mode: u64) -> Vec<String> {
     all(named(&MODES, mode))
 }
 
-/// All bits of a registration mode.
+/// Returns all bits of a registration mode.
 pub(crate) fn mr_modes(mode: i32) -> Vec<String> {
     let bits = |mode: i32| u64::from(mode.cast_unsigned());
     let table: Vec<_> = MR_MODES.map(|(name, bit)| (name, bits(bit))).into();
     all(named(&table, bits(mode)))
 }
 
-/// An address format.
+/// Returns the name of an address format.
 pub(crate) fn format(format: u32) -> String {
     match FORMATS.iter().find(|(_, number)| *number == format) {
         Some((name, _)) => (*name).to_owned(),
@@ -85,7 +85,7 @@ pub(crate) fn format(format: u32) -> String {
     }
 }
 
-/// An endpoint type.
+/// Returns the name of an endpoint type.
 pub(crate) fn ep_type(ep_type: u32) -> String {
     match ep_type {
         abi::FI_EP_RDM => "RDM".to_owned(),
@@ -95,7 +95,7 @@ pub(crate) fn ep_type(ep_type: u32) -> String {
     }
 }
 
-/// The names of the bits, and the bits without one.
+/// Returns the names of the bits, and the bits without one.
 fn named(table: &[(&'static str, u64)], bits: u64) -> (Vec<&'static str>, u64) {
     let there = |(_, bit): &&(&str, u64)| bits & *bit == *bit;
     let known = table.iter().fold(0, |known, (_, bit)| known | bit);

@@ -1,11 +1,11 @@
-//! A provider, in words.
+//! A provider, as text.
 //!
 //! ```text
 //!   Finding (mx-port-rdm: numbers)  -->  Row (strings, for every style)
 //! ```
 //!
-//! Owns: the words for what was found.
-//! Out of scope: headings, and which table has it.
+//! Owns: the text form of a finding.
+//! Out of scope: headings, and the table of a row.
 
 use super::names;
 use mx_port_rdm::{Finding, Verdict};
@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) provider: String,
     pub(crate) version: String,
     pub(crate) verdict: &'static str,
-    /// Why it is refused; empty otherwise.
+    /// Reason of a refusal; empty otherwise.
     pub(crate) reason: String,
     pub(crate) ep_type: String,
     pub(crate) caps: Vec<&'static str>,
@@ -69,7 +69,7 @@ impl Row {
         }
     }
 
-    /// A line of the paths; `None` when it cannot be used.
+    /// Returns a line of the paths table; `None` for an unusable provider.
     pub(super) fn path(&self) -> Option<Vec<String>> {
         let it = self.paths.as_ref()?;
         let (small, medium, large) = (&*it.small, &*it.medium, &*it.large);
@@ -83,7 +83,7 @@ impl Row {
         ]))
     }
 
-    /// A line of what is offered.
+    /// Returns a line of the offers table.
     pub(super) fn offer(&self) -> Vec<String> {
         let joined = |bits: &[String]| match bits {
             [] => "0".to_owned(),
@@ -101,7 +101,7 @@ impl Row {
         ])
     }
 
-    /// A line of those that are not used.
+    /// Returns a line of the table of unused providers.
     pub(super) fn refusal(&self) -> Vec<String> {
         line([&self.provider, self.verdict, &self.reason])
     }
@@ -128,7 +128,7 @@ impl Row {
         row
     }
 
-    /// In which order rows are shown.
+    /// Returns the position of the row's group in the output.
     pub(crate) fn rank(&self) -> usize {
         ["chosen", "usable"]
             .iter()
@@ -136,7 +136,7 @@ impl Row {
             .unwrap_or(usize::MAX)
     }
 
-    /// Whether it can be used.
+    /// Returns whether the provider is usable.
     pub(crate) fn is_usable(&self) -> bool {
         self.paths.is_some()
     }
@@ -146,7 +146,7 @@ fn line<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).into()
 }
 
-/// A verdict, and why a provider is refused.
+/// Returns a verdict, and the reason of a refusal.
 pub(crate) fn verdict(finding: &Finding) -> (&'static str, &str) {
     match &finding.verdict {
         Verdict::Chosen => ("chosen", ""),
