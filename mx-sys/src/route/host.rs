@@ -67,8 +67,8 @@ const CONTROL: u8 = PORTS.len() as u8;
 /// A member of both nests: the kernel's word that interfaces have changed.
 const INTERFACES: u8 = 2 * CONTROL;
 
-/// An address that is gone may come back within this time, and links that go from it stay: a service of the
-/// machine that starts anew takes all of them away for a moment.
+/// Time within which a removed address may come back; links from that address stay so long. Restarting a network
+/// service of the machine removes all addresses for a moment.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Every so many polls check every port, and not only the links over shared memory that were recently active: other
