@@ -60,11 +60,11 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Members of both nests from this one on are the control descriptors of the ports, in their order; in the data nest
-/// those before it are the ports' data descriptors.
+/// Number of the first control descriptor in both nests, one for each port; in the data nest the numbers below are
+/// the ports' data descriptors.
 const CONTROL: u8 = PORTS.len() as u8;
 
-/// A member of both nests: the kernel's word that interfaces have changed.
+/// Member of both nests: the socket on which the kernel reports changes of interfaces.
 const INTERFACES: u8 = 2 * CONTROL;
 
 /// Time within which a removed address may come back; links from that address stay so long. Restarting a network
