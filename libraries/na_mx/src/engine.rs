@@ -23,15 +23,15 @@ use crate::abi::{
 use crate::address::Peer;
 use crate::context::Context;
 use crate::libna::Libna;
-use crate::operation::{NO_DETAILS, Operation, Room};
+use crate::operation::{NO_DETAILS, Operation, Rest, Room};
 use foldhash::fast::RandomState;
 use mx_proto::flow::Lane;
 use mx_proto::ops::{ChunkedStorage, Ops};
 use mx_proto::port::ConnectError;
 use mx_proto::{
     Arrival, Config, Endpoint, EndpointId, Event, Events, GreetingRole, Identity, MatchBits,
-    MatchMask, OpKind, Outcome, Owner, PostError, ReceivePosted, RegionKey, RemoteId, RequestId,
-    Rights, Route, SendMode, SendPosted, Source, Status, Target, Verdict,
+    MatchMask, Memory, OpKind, Outcome, Owner, PostError, ReceivePosted, RegionKey, RemoteId,
+    RequestId, Rights, Route, SendMode, SendPosted, Source, Status, Target, Verdict,
 };
 use mx_sys::slot::{self, Slot};
 use mx_sys::{HostPorts, Interest, MonotonicClock, UserMemory};
@@ -55,6 +55,9 @@ const CONTEXT_AT: u32 = 32;
 
 /// Maximum number of cancelled receives whose messages are dropped on arrival. Messages beyond it are kept.
 const ABANDONED_MAX: usize = 4096;
+
+/// Bytes of a get or put under way at a time: less than the core takes, and enough that the pause behind them is nothing.
+const PIECE: usize = 1 << 30;
 
 /// The class's endpoint.
 pub(crate) type HostEndpoint = Endpoint<HostPorts, MonotonicClock, Host>;
@@ -426,6 +429,32 @@ impl Engine {
         memory: UserMemory,
     ) -> Result<(), na_return> {
         let remote = self.remote_of(peer)?;
+        let rest = Rest {
+            remote,
+            region,
+            memory,
+        };
+        self.transfer_piece(op, rest)
+    }
+
+    /// Begins the next piece of a get or put, of at most [`PIECE`] bytes. The piece behind it begins when it has ended.
+    fn transfer_piece(&mut self, op: &mut Operation, what: Rest) -> Result<(), na_return> {
+        let Rest {
+            remote,
+            region,
+            mut memory,
+        } = what;
+        if memory.len() > PIECE {
+            let (key, offset) = region;
+            let offset = offset.checked_add(PIECE as u64).ok_or(NA_OVERFLOW)?;
+            let left = memory.part(PIECE, memory.len() - PIECE);
+            op.rest = Some(Box::new(Rest {
+                remote,
+                region: (key, offset),
+                memory: left.ok_or(NA_NOMEM)?,
+            }));
+            memory = memory.part(0, PIECE).ok_or(NA_NOMEM)?;
+        }
         let what = (memory, word_of(op));
         let posted = match op.kind {
             na_cb_type::Put => self.endpoint.put(remote, region, what),
@@ -539,7 +568,18 @@ impl Engine {
                     },
                 );
             }
-            _ => self.end(op, ret, NO_DETAILS),
+            _ => {
+                let next = op.rest.take().map(|rest| match ret {
+                    _ if op.cancelled => Err(NA_CANCELED),
+                    NA_SUCCESS => self.transfer_piece(op, *rest),
+                    code => Err(code),
+                });
+                match next {
+                    Some(Ok(())) => {}
+                    Some(Err(code)) => self.end(op, code, NO_DETAILS),
+                    None => self.end(op, ret, NO_DETAILS),
+                }
+            }
         }
     }
 

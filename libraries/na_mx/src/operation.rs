@@ -11,7 +11,8 @@ use crate::abi::{
     na_cb, na_cb_completion_data, na_cb_details, na_cb_info, na_cb_type, na_context, na_return,
 };
 use libc::c_void;
-use mx_proto::RequestId;
+use mx_proto::{RegionKey, RemoteId, RequestId};
+use mx_sys::UserMemory;
 use std::ptr;
 
 /// An operation id.
@@ -24,6 +25,8 @@ pub(crate) struct Operation {
     pub(crate) bits: u64,
     /// Unused part of the buffer of a receive for unexpected messages.
     pub(crate) room: Room,
+    /// Bytes of a get or put behind the piece that is under way; `None`: that piece is the last.
+    pub(crate) rest: Option<Box<Rest>>,
     /// Whether the operation is posted, or its callback is queued.
     pub(crate) busy: bool,
     /// Whether the program has cancelled the operation.
@@ -51,6 +54,16 @@ impl Room {
     };
 }
 
+/// Bytes of a get or put that are not requested yet.
+pub(crate) struct Rest {
+    /// Session with the peer.
+    pub(crate) remote: RemoteId,
+    /// Key of the peer's region, and the offset of the first byte in it.
+    pub(crate) region: (RegionKey, u64),
+    /// Memory of the program.
+    pub(crate) memory: UserMemory,
+}
+
 impl Operation {
     /// Makes a free operation.
     pub(crate) fn new() -> Self {
@@ -59,6 +72,7 @@ impl Operation {
             context: ptr::null_mut(),
             bits: 0,
             room: Room::NONE,
+            rest: None,
             busy: false,
             cancelled: false,
             callback: None,
@@ -77,7 +91,8 @@ impl Operation {
     ) {
         (self.kind, self.context) = (kind, context);
         (self.callback, self.arg) = (callback, arg);
-        (self.busy, self.cancelled, self.request) = (true, false, None);
+        (self.busy, self.cancelled) = (true, false);
+        (self.request, self.rest) = (None, None);
     }
 
     /// Fills in the data of the operation's last completion. [`busy`](Self::busy) ends when Mercury takes it.
@@ -90,7 +105,7 @@ impl Operation {
             // SAFETY: the operation that was queued; Mercury destroys it after its callback.
             unsafe { (*op.cast::<Operation>()).busy = false };
         }
-        self.request = None;
+        (self.request, self.rest) = (None, None);
         self.completion.callback_info = self.callback_info(ret, info);
         self.completion.callback = self.callback;
         self.completion.plugin_callback = Some(taken);
