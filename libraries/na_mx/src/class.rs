@@ -194,6 +194,11 @@ impl Class {
 impl Place {
     fn take() -> Result<&'static Self, na_return> {
         if let Some(place) = FREE.lock().pop() {
+            let shared = &place.shared;
+            if !shared.is_mine() {
+                // The parent closed an endpoint there before it forked.
+                shared.lock().drop_inherited(shared);
+            }
             return Ok(place);
         }
         let shared = Shared::new(NaSlot::new(()), Tuning::default());
