@@ -260,6 +260,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.join_own(id);
         self.stats.remotes_up += 1;
         self.learn_limits(id, link);
+        let remote = self.remotes.of(id);
+        if remote.is_some_and(|remote| !remote.operations.is_empty()) {
+            // Of operations that were posted before this remote was met.
+            self.begin_monitoring(id);
+        }
         self.begin_transfers(id);
     }
 
