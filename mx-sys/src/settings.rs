@@ -4,6 +4,7 @@
 //!                          bmi-mx: Config              myriexpress: Settings
 //!   rows::<S>()            MX_*                        MX_*
 //!   MX_ROWS                                            those of MX programs alone
+//!   NA_ROWS              (na-mx: Settings)             those of Mercury's plugin alone
 //!   its own                BMI_MX_*
 //! ```
 //!
@@ -132,7 +133,8 @@ fn unused_as<'a, S: 'static>(
     let is_known = |name: &str| {
         let own = rows.clone().any(|row| row.name == name);
         let of_mx = MX_ROWS.iter().any(|row| row.name == name) || MX_WITHOUT_EFFECT.contains(&name);
-        own || of_mx || OTHERS.contains(&name)
+        let of_na = NA_ROWS.iter().any(|row| row.name == name);
+        own || of_mx || of_na || OTHERS.contains(&name)
     };
     let mut names: Vec<String> = names
         .filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
@@ -257,6 +259,13 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
 choice!(BackendChoice: Auto, Udp, Fabric);
 choice!(Wait: Fd, Poll);
 
+/// Row that only Mercury's plugin has; `BMI_MX_PEER_TIMEOUT_MS` is the method's.
+pub static NA_ROWS: &[Tunable<Settings>] = &tunables! {
+    "MX_PEER_TIMEOUT_MS", ValueKind::OrZero(100, 86_400_000), (endpoint.peer_timeout),
+        "milliseconds after which a peer that is silent although there are operations with it is lost, and they fail; \
+        0: never";
+};
+
 /// Rows that only programs for the MX C API have. Such programs set variables for themselves that other users of this
 /// machine's ports must not obey.
 pub static MX_ROWS: &[Tunable<Settings>] = &tunables! {
@@ -375,9 +384,9 @@ impl Settings {
     /// Returns [`for_na`](Self::for_na) modified by this process's environment, and the rejected values and unknown
     /// variables.
     pub fn of_na() -> (Self, Vec<Refused>) {
-        let rows = rows::<Self>();
-        let (settings, mut refused) = Self::for_na().load_into(rows.iter(), environment);
-        refused.extend(unused(rows.iter(), &["MX_"], variables()));
+        let rows = rows::<Self>().iter().chain(NA_ROWS);
+        let (settings, mut refused) = Self::for_na().load_into(rows.clone(), environment);
+        refused.extend(unused(rows, &["MX_"], variables()));
         (settings, refused)
     }
 
