@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -594,6 +595,116 @@ static void attacked(struct side *side)
     pair_close(&pair);
 }
 
+/* ---- more than 4 GiB ---- */
+
+/* A source of which only the marks were written, and a sink that has memory of its own only there: elsewhere its segments are
+ * one piece of memory. The marks lie where sizes of 30, 31 and 32 bits end. */
+enum { MARKS = 6, MARK_LEN = 4096, FOLD = 64 << 20 };
+#define HUGE_LEN ((4ull << 30) + (40 << 20) + 123)
+
+static const uint64_t marks[MARKS] = { 0, (1ull << 30) - 2048, (2ull << 30) - 1, (3ull << 30) - 7, (4ull << 30) - 4095, HUGE_LEN - MARK_LEN };
+
+struct huge {
+    unsigned char *source, *fold, sink[MARKS][MARK_LEN];
+    na_mem *from, *into, *remote;
+    bool gets;
+};
+
+/* The remote one is b's. */
+static void huge_open(struct huge *huge, struct pair *pair, bool gets)
+{
+    struct na_segment segments[128];
+    struct node *source = gets ? pair->b : pair->a, *sink = gets ? pair->a : pair->b;
+    size_t count = 0;
+    uint64_t at = 0;
+    char text[64];
+
+    memset(huge, 0, sizeof *huge);
+    huge->gets = gets;
+    huge->source = mmap(NULL, HUGE_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    huge->fold = malloc(FOLD);
+    CHECK(huge->source != MAP_FAILED && huge->fold);
+    for (size_t n = 0; n < MARKS; n++) {
+        for (; at < marks[n]; at += segments[count++].len)
+            segments[count] = (struct na_segment){ huge->fold, marks[n] - at < FOLD ? marks[n] - at : FOLD };
+        segments[count++] = (struct na_segment){ huge->sink[n], MARK_LEN };
+        at += MARK_LEN;
+        for (size_t k = 0; k < MARK_LEN; k++)
+            huge->source[marks[n] + k] = (unsigned char)(k * 13 + k / 509 + n + 1);
+    }
+    CHECK(at == HUGE_LEN);
+    OK(table()->mem_create(&source->cls, huge->source, HUGE_LEN, READABLE, &huge->from));
+    OK(table()->mem_create_segments(&sink->cls, segments, count, WRITABLE, &huge->into));
+    na_mem *lent = gets ? huge->from : huge->into;
+    OK(table()->mem_register(&pair->b->cls, lent, 0, 0));
+    OK(table()->mem_serialize(&pair->b->cls, text, sizeof text, lent));
+    OK(table()->mem_deserialize(&pair->a->cls, &huge->remote, text, sizeof text));
+}
+
+static void huge_close(struct huge *huge, struct pair *pair)
+{
+    table()->mem_free(&pair->a->cls, huge->remote);
+    table()->mem_free(&(huge->gets ? pair->b : pair->a)->cls, huge->from);
+    table()->mem_free(&(huge->gets ? pair->a : pair->b)->cls, huge->into);
+    munmap(huge->source, HUGE_LEN);
+    free(huge->fold);
+}
+
+static bool mark_has_come(const struct huge *huge, size_t n)
+{
+    return memcmp(huge->sink[n], huge->source + marks[n], MARK_LEN) == 0;
+}
+
+enum meanwhile { NOTHING, CANCEL, DEREGISTER };
+
+/* Moves all of it; something may happen when the bytes around the second mark have come. */
+static void huge_move(struct huge *huge, struct pair *pair, enum meanwhile what, int ret)
+{
+    int64_t limit = now_ms() + 120000 * slower();
+    bool done = what == NOTHING;
+    struct op op;
+
+    op_init(pair->a, &op);
+    memset(huge->sink, 0, sizeof huge->sink);
+    na_mem *own = huge->gets ? huge->into : huge->from;
+    OK((huge->gets ? table()->get : table()->put)(&pair->a->cls, &pair->a->context, on_end, &op, own, 0, huge->remote, 0,
+                                                  HUGE_LEN, pair->b_at_a, 0, op.id));
+    while (!op.calls && now_ms() < limit) {
+        turn(pair->b);
+        turn(pair->a);
+        if (done || !mark_has_come(huge, 1))
+            continue;
+        if (what == CANCEL)
+            OK(table()->cancel(&pair->a->cls, &pair->a->context, op.id));
+        else
+            OK(table()->mem_deregister(&pair->b->cls, huge->gets ? huge->from : huge->into));
+        done = true;
+    }
+    CHECK(done);
+    CHECK_THAT(op.calls, ==, 1);
+    CHECK_THAT(op.ret, ==, ret);
+    for (size_t n = 0; n < MARKS; n++)
+        CHECK(mark_has_come(huge, n) == (n < 2 || ret == NA_SUCCESS));
+    op_done(pair->a, &op);
+}
+
+static void huge_transfers(struct side *side)
+{
+    struct pair pair;
+    static struct huge huge;
+
+    pair_open(&pair);
+    for (int gets = 0; gets < 2; gets++) {
+        huge_open(&huge, &pair, gets);
+        huge_move(&huge, &pair, NOTHING, NA_SUCCESS);
+        huge_move(&huge, &pair, CANCEL, NA_CANCELED);
+        huge_move(&huge, &pair, DEREGISTER, NA_FAULT);
+        huge_close(&huge, &pair);
+    }
+    exchange(pair.a, pair.b_at_a, pair.b, 5, 100, NULL);
+    pair_close(&pair);
+}
+
 /* ---- cancel ---- */
 
 static void cancelled(struct side *side)
@@ -880,6 +991,84 @@ static void dead_server(struct side *side)
     node_close(node);
 }
 
+/* How long a receive that is all that waits for a server takes to end after the server was killed or stopped. It was posted to
+ * a session that stood, or with the message that begins one. */
+static int64_t time_of_death(bool begins, int with)
+{
+    char text[256], in[64], out[64] = "no answer";
+    pid_t server = server_start(NULL, text);
+    struct node *node = node_open(NULL, 0);
+    struct op recv, send;
+    na_addr *addr;
+    int status;
+
+    CHECK(node);
+    OK(table()->addr_lookup(&node->cls, text, &addr));
+    if (!begins)
+        OK(ask(node, addr, 1));
+    op_init(node, &recv);
+    op_init(node, &send);
+    OK(table()->recv_expected(&node->cls, &node->context, on_end, &recv, in, 64, NULL, addr, 0, 7, recv.id));
+    if (begins) {
+        OK(table()->send_unexpected(&node->cls, &node->context, on_end, &send, out, 64, NULL, addr, 0, 8, send.id));
+        UNTIL_TURNS(send.calls, node);
+        CHECK_THAT(send.ret, ==, NA_SUCCESS);
+    }
+    /* Until everything is acknowledged: nothing is sent any more. */
+    for (int64_t until = now_ms() + 500; now_ms() < until; pause_ms(1))
+        turn(node);
+    CHECK_THAT(recv.calls, ==, 0);
+    kill(server, with);
+    int64_t began = now_ms();
+    UNTIL_TURNS(recv.calls, node);
+    int64_t took = now_ms() - began;
+    CHECK_THAT(recv.ret, ==, NA_HOSTUNREACH);
+    kill(server, SIGKILL);
+    CHECK(waitpid(server, &status, 0) == server);
+    op_done(node, &recv);
+    op_done(node, &send);
+    table()->addr_free(&node->cls, addr);
+    node_close(node);
+    return took;
+}
+
+static void server_is_missed(struct side *side)
+{
+    for (int begins = 0; begins < 2; begins++)
+        CHECK_THAT(time_of_death(begins, SIGKILL), <=, 1500 * slower());
+    setenv("MX_PEER_TIMEOUT_MS", "1000", 1);
+    for (int begins = 0; begins < 2; begins++)
+        CHECK_THAT(time_of_death(begins, SIGSTOP), <=, 3000 * slower());
+}
+
+/* A child of fork opens a class of its own, after its parent has closed one, and beside one that its parent has open. */
+static void forked(struct side *side)
+{
+    struct node *closed = node_open(NULL, 0);
+
+    CHECK(closed);
+    node_close(closed);
+    for (int n = 0; n < 2; n++) {
+        char text[2][256];
+        pid_t servers[2] = { server_start(NULL, text[0]), 0 };
+        struct node *node = node_open(NULL, 0);
+        na_addr *addr;
+        int status;
+
+        CHECK(node);
+        servers[1] = server_start(NULL, text[1]);
+        for (int k = 0; k < 2; k++) {
+            OK(table()->addr_lookup(&node->cls, text[k], &addr));
+            for (uint32_t tag = 1; tag < 20; tag++)
+                OK(ask(node, addr, tag));
+            table()->addr_free(&node->cls, addr);
+            kill(servers[k], SIGKILL);
+            CHECK(waitpid(servers[k], &status, 0) == servers[k]);
+        }
+        node_close(node);
+    }
+}
+
 static void prepare(int argc, char **argv)
 {
     port_notices_deaths_soon();
@@ -895,7 +1084,10 @@ TESTS_AFTER(prepare(argc, argv),
             SOLO(a message goes to the context that it names, contexts),
             SOLO(memory is reached within its bounds and rights and not beyond, memory),
             SOLO(access ends with the region and takes along what is under way, deregistered_meanwhile),
+            SOLO(transfers of more than 4 GiB arrive whole and end when called off, huge_transfers),
             SOLO(none of 100 000 reads of foreign memory gets a byte, attacked),
             SOLO(a cancelled operation ends once and at once, cancelled),
             SOLO(a thread sleeps on the descriptor and is woken, sleeping),
-            SOLO(a dead server ends its own operations and is reached anew, dead_server))
+            SOLO(a dead server ends its own operations and is reached anew, dead_server),
+            SOLO(a child of fork opens a class of its own, forked),
+            SOLO(a receive that waits alone ends with its server, server_is_missed))
