@@ -1041,7 +1041,20 @@ static void server_is_missed(struct side *side)
         CHECK_THAT(time_of_death(begins, SIGSTOP), <=, 3000 * slower());
 }
 
-/* A child of fork opens a class of its own, after its parent has closed one, and beside one that its parent has open. */
+/* A server that writes its log there. */
+static pid_t logging_server(FILE *log, char text[256])
+{
+    int own = dup(2);
+
+    CHECK(own >= 0 && dup2(fileno(log), 2) == 2);
+    pid_t server = server_start(NULL, text);
+    CHECK(dup2(own, 2) == 2);
+    close(own);
+    return server;
+}
+
+/* A child of fork opens a class of its own, after its parent has closed one, and beside one that its parent has open: it works,
+ * and none of its calls complains. */
 static void forked(struct side *side)
 {
     struct node *closed = node_open(NULL, 0);
@@ -1049,14 +1062,16 @@ static void forked(struct side *side)
     CHECK(closed);
     node_close(closed);
     for (int n = 0; n < 2; n++) {
-        char text[2][256];
-        pid_t servers[2] = { server_start(NULL, text[0]), 0 };
+        char text[2][256], line[512];
+        FILE *log = tmpfile();
+        CHECK(log);
+        pid_t servers[2] = { logging_server(log, text[0]), 0 };
         struct node *node = node_open(NULL, 0);
         na_addr *addr;
         int status;
 
         CHECK(node);
-        servers[1] = server_start(NULL, text[1]);
+        servers[1] = logging_server(log, text[1]);
         for (int k = 0; k < 2; k++) {
             OK(table()->addr_lookup(&node->cls, text[k], &addr));
             for (uint32_t tag = 1; tag < 20; tag++)
@@ -1066,6 +1081,11 @@ static void forked(struct side *side)
             CHECK(waitpid(servers[k], &status, 0) == servers[k]);
         }
         node_close(node);
+        rewind(log);
+        while (fgets(line, sizeof line, log))
+            if (strstr(line, "ERROR"))
+                FAIL("%s", line);
+        fclose(log);
     }
 }
 
