@@ -31,7 +31,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// Makes an error. `code`: a BMI code; `what`: the wrong value and the reason.
+    /// Makes an error, without logging it. `code`: a BMI code, positive; `what`: the wrong value and the reason, for
+    /// the log.
     #[cold]
     pub fn new(code: c_int, what: impl Into<String>) -> Box<Self> {
         // Network faults have been logged where they were noticed.

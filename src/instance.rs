@@ -548,7 +548,8 @@ fn tell(mut slot: Guard<'_, HostSlot>) {
     }
 }
 
-/// Returns the completion of one operation.
+/// Returns the completion of operation `id` and frees the id, or `None` if it has not completed within `idle_us`
+/// microseconds (0: does not wait).
 #[inline]
 pub fn test(id: i64, context: i64, idle_us: u64) -> Result<Option<Done>, Box<Error>> {
     find(1 << context, idle_us, move |method| {
@@ -556,8 +557,11 @@ pub fn test(id: i64, context: i64, idle_us: u64) -> Result<Option<Done>, Box<Err
     })
 }
 
-/// Passes the completions of some of these operations to `out`, each with its index in `ids`, with the lock held. Ids
-/// that are 0 are skipped. Returns their number.
+/// Tests the operations `ids` of a context: passes each completion to `out` with its index in `ids`, under the method's
+/// lock, and frees its id. Returns the number of completions.
+///
+/// Waits at most `idle_us` microseconds for the first completion (0: does not wait). Ids that are 0 are skipped. An
+/// invalid id fails the call before any completion is passed on.
 #[inline]
 pub fn test_some(
     ids: &[i64],
@@ -777,12 +781,13 @@ pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
     with_method(|method| method.may_drop(addr.as_ptr())).unwrap_or(false)
 }
 
-/// Returns the current levels and counters of the method.
+/// Returns the counters of the method, and its present numbers of messages, operations and bytes.
 pub fn report() -> Result<MethodReport, Box<Error>> {
     Ok(network_slot()?.lock().method()?.report())
 }
 
-/// Returns the current levels of an address object's peer.
+/// Returns the connection state, credits and number of waiting operations of an address object's peer;
+/// [`PeerGauges::NONE`] if the object has no peer yet. Fails for a pointer that is no address object of this method.
 pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Error>> {
     let pointer = addr.as_ptr();
     let mut slot = network_slot()?.lock();

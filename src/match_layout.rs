@@ -89,7 +89,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Fields of match bits. Every 64-bit value has some.
+/// Fields of match bits. Any 64-bit value can be split into fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fields {
     /// Type; `None` for unassigned numbers.
@@ -103,7 +103,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Splits match bits into fields.
+    /// Splits match bits into fields. Never fails: an unassigned type gives `None` as `kind`.
     #[inline]
     pub const fn of(bits: MatchBits) -> Self {
         Self {

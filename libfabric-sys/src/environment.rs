@@ -23,10 +23,11 @@ use std::sync::Once;
 /// Variable with the path of the library to load instead of the default.
 pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 
-/// Variable of `ofi_rxm` 1.13 to 1.18: bytes that it sends over `tcp` without splitting them.
+/// Environment variable with the largest message in bytes that `ofi_rxm` 1.13 to 1.18 sends over `tcp` in one piece.
 pub const RXM_EAGER_VARIABLE: &str = "FI_OFI_RXM_EAGER_LIMIT";
 
-/// Variable of `ofi_rxm` in other versions, or over other providers: bytes that it sends without splitting them.
+/// Environment variable with the largest message in bytes that `ofi_rxm` sends in one piece in all cases but that of
+/// [`RXM_EAGER_VARIABLE`]: other versions of it, and other providers than `tcp`.
 pub const RXM_BUFFER_VARIABLE: &str = "FI_OFI_RXM_BUFFER_SIZE";
 
 /// Variables to set unless they are already set, with the reasons.

@@ -49,7 +49,7 @@ pub const ACCEPTED_WITHIN: Duration = Duration::from_secs(5);
 /// Header of a packet in wire format (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
 
-/// Figures of one link's network path, for tools.
+/// Measurements of one link's network path, for tools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkFigures {
     /// Smoothed round-trip time (RFC 6298); `None`: the port measures none.

@@ -12,7 +12,8 @@
 use slab::Slab;
 use std::marker::PhantomData;
 
-/// Key of a value in a [`Table`].
+/// Key of a value in a [`Table`]: a slot index and a generation. An implementation is a copyable id that stores both
+/// numbers unchanged.
 pub trait Key: Copy {
     /// Makes a key.
     fn new(index: u32, generation: u32) -> Self;

@@ -66,7 +66,8 @@ macro_rules! transition_table {
                 }
             }
 
-            /// Returns the counts since the last call; the first call begins counting.
+            /// Returns the number of times that this thread has made each transition since its last call. The first
+            /// call returns an empty map and begins counting. Debug builds only.
             pub fn take() -> Recorded {
                 ASKED.set(true);
                 RECORDED.take()

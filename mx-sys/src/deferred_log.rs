@@ -63,7 +63,8 @@ fn say_both() {
     ROUNDS.say();
 }
 
-/// Writes the helper's pending lines, at the end of its round. Marks the calling thread as the helper.
+/// Writes the lines that the helper thread has deferred. The helper calls this after each of its polling rounds,
+/// without the engine's lock; the call marks the calling thread as the helper.
 pub fn say_helpers() {
     HELPER.set(true);
     if ROUNDS.wait() {

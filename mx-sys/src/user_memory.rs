@@ -200,7 +200,8 @@ impl UserMemory {
         self.len as i64 == total
     }
 
-    /// Makes a buffer of this library's memory.
+    /// Wraps a buffer of this library. The buffer is freed when the value is dropped, unless [`UserMemory::into_owned`]
+    /// takes it out.
     pub fn owned(buffer: MallocBuffer) -> Self {
         let (start, len) = (buffer.start.as_ptr(), buffer.len);
         Self {

@@ -78,123 +78,123 @@ pub const BMI_MX_PEER_WAIT: c_int = 1;
 /// `bmi_mx_peer_credits.state`: connected.
 pub const BMI_MX_PEER_READY: c_int = 2;
 
-/// As the C library's `EPERM`.
+/// BMI's number for the C library's error `EPERM`.
 pub const BMI_EPERM: c_int = 1 | 0x4000_0080;
-/// As the C library's `ENOENT`.
+/// BMI's number for the C library's error `ENOENT`.
 pub const BMI_ENOENT: c_int = 2 | 0x4000_0080;
-/// As the C library's `EINTR`.
+/// BMI's number for the C library's error `EINTR`.
 pub const BMI_EINTR: c_int = 3 | 0x4000_0080;
 /// No other code applies.
 pub const BMI_EIO: c_int = 4 | 0x4000_0080;
-/// As the C library's `ENXIO`.
+/// BMI's number for the C library's error `ENXIO`.
 pub const BMI_ENXIO: c_int = 5 | 0x4000_0080;
-/// As the C library's `EBADF`.
+/// BMI's number for the C library's error `EBADF`.
 pub const BMI_EBADF: c_int = 6 | 0x4000_0080;
-/// As the C library's `EAGAIN`.
+/// BMI's number for the C library's error `EAGAIN`.
 pub const BMI_EAGAIN: c_int = 7 | 0x4000_0080;
 /// No memory, or no room at the peer.
 pub const BMI_ENOMEM: c_int = 8 | 0x4000_0080;
-/// As the C library's `EFAULT`.
+/// BMI's number for the C library's error `EFAULT`.
 pub const BMI_EFAULT: c_int = 9 | 0x4000_0080;
-/// As the C library's `EBUSY`.
+/// BMI's number for the C library's error `EBUSY`.
 pub const BMI_EBUSY: c_int = 10 | 0x4000_0080;
-/// As the C library's `EEXIST`.
+/// BMI's number for the C library's error `EEXIST`.
 pub const BMI_EEXIST: c_int = 11 | 0x4000_0080;
-/// As the C library's `ENODEV`.
+/// BMI's number for the C library's error `ENODEV`.
 pub const BMI_ENODEV: c_int = 12 | 0x4000_0080;
-/// As the C library's `ENOTDIR`.
+/// BMI's number for the C library's error `ENOTDIR`.
 pub const BMI_ENOTDIR: c_int = 13 | 0x4000_0080;
-/// As the C library's `EISDIR`.
+/// BMI's number for the C library's error `EISDIR`.
 pub const BMI_EISDIR: c_int = 14 | 0x4000_0080;
 /// A wrong argument.
 pub const BMI_EINVAL: c_int = 15 | 0x4000_0080;
-/// As the C library's `EMFILE`.
+/// BMI's number for the C library's error `EMFILE`.
 pub const BMI_EMFILE: c_int = 16 | 0x4000_0080;
-/// As the C library's `EFBIG`.
+/// BMI's number for the C library's error `EFBIG`.
 pub const BMI_EFBIG: c_int = 17 | 0x4000_0080;
-/// As the C library's `ENOSPC`.
+/// BMI's number for the C library's error `ENOSPC`.
 pub const BMI_ENOSPC: c_int = 18 | 0x4000_0080;
-/// As the C library's `EROFS`.
+/// BMI's number for the C library's error `EROFS`.
 pub const BMI_EROFS: c_int = 19 | 0x4000_0080;
-/// As the C library's `EMLINK`.
+/// BMI's number for the C library's error `EMLINK`.
 pub const BMI_EMLINK: c_int = 20 | 0x4000_0080;
-/// As the C library's `EPIPE`.
+/// BMI's number for the C library's error `EPIPE`.
 pub const BMI_EPIPE: c_int = 21 | 0x4000_0080;
-/// As the C library's `EDEADLK`.
+/// BMI's number for the C library's error `EDEADLK`.
 pub const BMI_EDEADLK: c_int = 22 | 0x4000_0080;
-/// As the C library's `ENAMETOOLONG`.
+/// BMI's number for the C library's error `ENAMETOOLONG`.
 pub const BMI_ENAMETOOLONG: c_int = 23 | 0x4000_0080;
-/// As the C library's `ENOLCK`.
+/// BMI's number for the C library's error `ENOLCK`.
 pub const BMI_ENOLCK: c_int = 24 | 0x4000_0080;
 /// The method does not have this info key.
 pub const BMI_ENOSYS: c_int = 25 | 0x4000_0080;
-/// As the C library's `ENOTEMPTY`.
+/// BMI's number for the C library's error `ENOTEMPTY`.
 pub const BMI_ENOTEMPTY: c_int = 26 | 0x4000_0080;
-/// As the C library's `ELOOP`.
+/// BMI's number for the C library's error `ELOOP`.
 pub const BMI_ELOOP: c_int = 27 | 0x4000_0080;
-/// As the C library's `EWOULDBLOCK`.
+/// BMI's number for the C library's error `EWOULDBLOCK`.
 pub const BMI_EWOULDBLOCK: c_int = 28 | 0x4000_0080;
-/// As the C library's `ENOMSG`.
+/// BMI's number for the C library's error `ENOMSG`.
 pub const BMI_ENOMSG: c_int = 29 | 0x4000_0080;
-/// As the C library's `EUNATCH`.
+/// BMI's number for the C library's error `EUNATCH`.
 pub const BMI_EUNATCH: c_int = 30 | 0x4000_0080;
-/// As the C library's `EBADR`.
+/// BMI's number for the C library's error `EBADR`.
 pub const BMI_EBADR: c_int = 31 | 0x4000_0080;
-/// As the C library's `EDEADLOCK`.
+/// BMI's number for the C library's error `EDEADLOCK`.
 pub const BMI_EDEADLOCK: c_int = 32 | 0x4000_0080;
-/// As the C library's `ENODATA`.
+/// BMI's number for the C library's error `ENODATA`.
 pub const BMI_ENODATA: c_int = 33 | 0x4000_0080;
-/// As the C library's `ETIME`.
+/// BMI's number for the C library's error `ETIME`.
 pub const BMI_ETIME: c_int = 34 | 0x4000_0080;
-/// As the C library's `ENONET`.
+/// BMI's number for the C library's error `ENONET`.
 pub const BMI_ENONET: c_int = 35 | 0x4000_0080;
-/// As the C library's `EREMOTE`.
+/// BMI's number for the C library's error `EREMOTE`.
 pub const BMI_EREMOTE: c_int = 36 | 0x4000_0080;
-/// As the C library's `ECOMM`.
+/// BMI's number for the C library's error `ECOMM`.
 pub const BMI_ECOMM: c_int = 37 | 0x4000_0080;
-/// As the C library's `EPROTO`.
+/// BMI's number for the C library's error `EPROTO`.
 pub const BMI_EPROTO: c_int = 38 | 0x4000_0080;
-/// As the C library's `EBADMSG`.
+/// BMI's number for the C library's error `EBADMSG`.
 pub const BMI_EBADMSG: c_int = 39 | 0x4000_0080;
-/// As the C library's `EOVERFLOW`.
+/// BMI's number for the C library's error `EOVERFLOW`.
 pub const BMI_EOVERFLOW: c_int = 40 | 0x4000_0080;
-/// As the C library's `ERESTART`.
+/// BMI's number for the C library's error `ERESTART`.
 pub const BMI_ERESTART: c_int = 41 | 0x4000_0080;
-/// As the C library's `EMSGSIZE`.
+/// BMI's number for the C library's error `EMSGSIZE`.
 pub const BMI_EMSGSIZE: c_int = 42 | 0x4000_0080;
-/// As the C library's `EPROTOTYPE`.
+/// BMI's number for the C library's error `EPROTOTYPE`.
 pub const BMI_EPROTOTYPE: c_int = 43 | 0x4000_0080;
-/// As the C library's `ENOPROTOOPT`.
+/// BMI's number for the C library's error `ENOPROTOOPT`.
 pub const BMI_ENOPROTOOPT: c_int = 44 | 0x4000_0080;
-/// As the C library's `EPROTONOSUPPORT`.
+/// BMI's number for the C library's error `EPROTONOSUPPORT`.
 pub const BMI_EPROTONOSUPPORT: c_int = 45 | 0x4000_0080;
-/// As the C library's `EOPNOTSUPP`.
+/// BMI's number for the C library's error `EOPNOTSUPP`.
 pub const BMI_EOPNOTSUPP: c_int = 46 | 0x4000_0080;
-/// As the C library's `EADDRINUSE`.
+/// BMI's number for the C library's error `EADDRINUSE`.
 pub const BMI_EADDRINUSE: c_int = 47 | 0x4000_0080;
-/// As the C library's `EADDRNOTAVAIL`.
+/// BMI's number for the C library's error `EADDRNOTAVAIL`.
 pub const BMI_EADDRNOTAVAIL: c_int = 48 | 0x4000_0080;
-/// As the C library's `ENETDOWN`.
+/// BMI's number for the C library's error `ENETDOWN`.
 pub const BMI_ENETDOWN: c_int = 49 | 0x4000_0080;
-/// As the C library's `ENETUNREACH`.
+/// BMI's number for the C library's error `ENETUNREACH`.
 pub const BMI_ENETUNREACH: c_int = 50 | 0x4000_0080;
-/// As the C library's `ENETRESET`.
+/// BMI's number for the C library's error `ENETRESET`.
 pub const BMI_ENETRESET: c_int = 51 | 0x4000_0080;
-/// As the C library's `ENOBUFS`.
+/// BMI's number for the C library's error `ENOBUFS`.
 pub const BMI_ENOBUFS: c_int = 52 | 0x4000_0080;
 /// No progress within the request time-out.
 pub const BMI_ETIMEDOUT: c_int = 53 | 0x4000_0080;
-/// As the C library's `ECONNREFUSED`.
+/// BMI's number for the C library's error `ECONNREFUSED`.
 pub const BMI_ECONNREFUSED: c_int = 54 | 0x4000_0080;
-/// As the C library's `EHOSTDOWN`.
+/// BMI's number for the C library's error `EHOSTDOWN`.
 pub const BMI_EHOSTDOWN: c_int = 55 | 0x4000_0080;
-/// As the C library's `EHOSTUNREACH`.
+/// BMI's number for the C library's error `EHOSTUNREACH`.
 pub const BMI_EHOSTUNREACH: c_int = 56 | 0x4000_0080;
-/// As the C library's `EALREADY`.
+/// BMI's number for the C library's error `EALREADY`.
 pub const BMI_EALREADY: c_int = 57 | 0x4000_0080;
-/// As the C library's `EACCES`.
+/// BMI's number for the C library's error `EACCES`.
 pub const BMI_EACCES: c_int = 58 | 0x4000_0080;
-/// As the C library's `ECONNRESET`.
+/// BMI's number for the C library's error `ECONNRESET`.
 pub const BMI_ECONNRESET: c_int = 59 | 0x4000_0080;
 /// Cancelled by `cancel`.
 pub const BMI_ECANCEL: c_int = 1 | 0x6000_0080;

@@ -11,7 +11,7 @@ use mx_proto::{Account, Clock, InboxStats};
 use mx_sys::UserMemory;
 use mx_sys::published::MethodGauges;
 
-/// Current levels and counters of a method.
+/// Counters of a method, and its present numbers of messages, operations and bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MethodReport {
     /// Counters of flow control.
@@ -32,7 +32,7 @@ pub struct MethodReport {
     pub usage: (u64, u64),
 }
 
-/// Current levels of one peer.
+/// Present state of one peer: connection, credits and waiting operations.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerGauges {
     /// State of the peer.
@@ -44,7 +44,7 @@ pub struct PeerGauges {
 }
 
 impl PeerGauges {
-    /// Levels of an address object without a peer.
+    /// Gauges of an address object without a peer.
     pub const NONE: Self = Self {
         state: StateName::Init,
         account: None,

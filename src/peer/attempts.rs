@@ -40,9 +40,10 @@ pub struct Attempt {
 pub struct Attempts {
     /// Attempts in the order in which their addresses were first tried.
     all: Vec<Attempt>,
-    /// Cause that cut the connection before this connect, if it was cut before READY.
+    /// Reason why the previous connection was lost, if it had not reached READY; `None` for a first try. A lost
+    /// connection is tried once more only.
     pub cut: Option<Cause>,
-    /// Time at which the next attempt begins, or the name is resolved again; `None` if not scheduled.
+    /// Time of the next attempt or name resolution, and the reminder set for it; `None` if not scheduled.
     pub next: Option<(Instant, Reminder)>,
 }
 

@@ -60,8 +60,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Reminder(self.wheel.set(now, at, Deadline::Owner(word)))
     }
 
-    /// Cancels a reminder. Its event may have been reported already; `word` protects the deadline that has taken its
-    /// slot since, so no two deadlines may have the same word.
+    /// Cancels a reminder. Does nothing if it has expired; its event may then still be reported.
+    ///
+    /// `word` is the word given to [`Endpoint::remind`]. No two reminders may have the same word, because an expired
+    /// reminder's slot may have been reused: the word tells whose it is.
     pub fn forget_reminder(&mut self, reminder: Reminder, word: u64) {
         let Reminder(timer) = reminder;
         self.wheel.clear_of(timer, Deadline::Owner(word));

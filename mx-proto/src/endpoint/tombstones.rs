@@ -47,7 +47,8 @@ impl Tombstones {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Returns the tombstones with that name, of all lives.
+    /// Returns the tombstones of the endpoint with that interface and number: one for each of its lost sessions whose
+    /// messages still wait to be received. Empty if there are none.
     pub fn tombstones_of(&self, nic: NicId, endpoint: EndpointId) -> Vec<RemoteId> {
         let remotes = &self.remotes;
         let is_one = |id: &RemoteId| {

@@ -24,7 +24,8 @@
 use super::credit_fields::{CreditFields, Payment};
 use super::slots::{Lane, Slots};
 
-/// Credits that one remote lends to this endpoint. The default has no credits, only the slots.
+/// Credits that one remote lends to this endpoint. The default account has none, so that only messages in slots, which
+/// cost no credit, can be sent.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Borrower {
     /// Running total of the credits that our messages may cost; `sent`: that they have cost.
@@ -102,8 +103,10 @@ impl Borrower {
         }
     }
 
-    /// Returns the credits to request in the next header, if all waiting messages, including that of this header, cost
-    /// `waiting`; 0 if no request is due.
+    /// Returns the number of credits to request in the next header; 0 for no request. `waiting` is the cost of all
+    /// queued messages, including that of this header.
+    ///
+    /// A request is due if credits are missing, and at least twice as many as were last requested in this epoch.
     #[inline(always)]
     pub fn wanted(&self, waiting: u32) -> u32 {
         if waiting <= self.free() {
@@ -137,7 +140,8 @@ impl Borrower {
         true
     }
 
-    /// Returns whether the remote has answered that it has no more credits for now.
+    /// Returns whether the remote's last answer lent no more credits. Messages then stop waiting for credits and are
+    /// announced instead, until the remote lends more.
     pub fn is_refused(&self) -> bool {
         self.answer == Answer::Refused
     }

@@ -70,9 +70,10 @@ use lists::Lists;
 use pool::Pool;
 use std::time::Duration;
 
-/// Accounts of all remotes.
+/// Access to the credit account of each remote, which the table of remotes implements for [`Flow`].
 pub trait Accounts {
-    /// Returns the account at this index, and the source whose share it counts against; `None` if there is no remote.
+    /// Returns the account of the remote at this index, and the source whose share of the pool it counts against;
+    /// `None` if there is no such remote.
     fn account(&mut self, remote: u32) -> Option<(&mut Lender, Source)>;
 }
 

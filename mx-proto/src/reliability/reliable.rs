@@ -102,7 +102,8 @@ impl<D: DatagramPort> Reliable<D> {
         &self.links.stats
     }
 
-    /// Returns the figures of a link, for tools.
+    /// Returns the measurements of a link's network path (round-trip time, retransmissions, bytes), for tools; `None`
+    /// if the id is stale.
     pub fn figures(&self, link: LinkId) -> Option<LinkFigures> {
         self.links.table.figures(link)
     }

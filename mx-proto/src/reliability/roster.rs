@@ -148,7 +148,8 @@ impl<A: Copy + Eq> Roster<A> {
         self.figures(id)?.heard_at
     }
 
-    /// Returns the figures of a link, for tools. Resumes no link.
+    /// Returns the measurements of a link's network path, for tools; `None` if the id is stale. Resumes no suspended
+    /// link.
     pub(super) fn figures(&self, id: LinkId) -> Option<LinkFigures> {
         Some(match self.places.get(id)? {
             RosterEntry::Awake(link) => link.session.figures(),

@@ -268,20 +268,22 @@ impl<T: Progress> Shared<T> {
         }
     }
 
-    /// Does what [`Shared::lock`] does, if no other thread has the lock.
+    /// Locks the engine as [`Shared::lock`] does, or returns `None` at once if another thread has the lock.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let core = ManuallyDrop::new(self.core.try_lock()?);
         Some(Guard { shared: self, core })
     }
 
-    /// Does what [`Shared::lock_for_poll`] does, if no other thread has the lock.
+    /// Locks the engine as [`Shared::lock_for_poll`] does, so that the helper thread leaves progress to the caller.
+    /// Returns `None` at once if another thread has the lock.
     #[inline(always)]
     pub fn try_lock_for_poll(&self) -> Option<Guard<'_, T>> {
         Some(self.for_poll(self.core.try_lock()?))
     }
 
-    /// Locks the engine for an application thread that polls or waits: the helper leaves the engine to that thread.
+    /// Locks the engine for an application thread that polls or waits. The helper thread stands down and leaves
+    /// progress to that thread.
     #[inline]
     pub fn lock_for_poll(&self) -> Guard<'_, T> {
         self.for_poll(self.acquire())

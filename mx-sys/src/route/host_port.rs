@@ -402,7 +402,7 @@ macro_rules! port_view {
         const COUNT: usize = 0 $(+ $stats::COUNTERS.len())+;
 
         impl PortView<'_> {
-            /// Counters of all ports: labels and descriptions.
+            /// Labels and descriptions of the counters of all ports, port by port.
             pub const COUNTERS: [Counter; COUNT] = joined(&[$(&$stats::COUNTERS),+]);
 
             /// Returns the values of all counters, in the order of [`Self::COUNTERS`].

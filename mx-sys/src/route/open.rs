@@ -121,10 +121,10 @@ impl OpenOptions {
     }
 }
 
-/// Errors of opening an endpoint.
+/// Reason why an endpoint cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The interface does not exist.
+    /// The requested board (network interface) does not exist.
     Board(ResolveError),
     /// The endpoint number is out of range.
     Endpoint(EndpointRange),
@@ -144,9 +144,9 @@ pub enum OpenError {
         /// Error of the kernel.
         error: io::Error,
     },
-    /// The port of that name was asked for and cannot be opened.
+    /// A transport that was requested by name, such as `rdm`, cannot be opened: its name, and the cause.
     Port(&'static str, Box<dyn Error + Send + Sync>),
-    /// The secret cannot be used.
+    /// The site's shared secret, which authenticates peers, cannot be used.
     Secret(SecretError),
     /// Too few descriptors to serve a peer.
     Descriptors(DescriptorShortage),

@@ -255,7 +255,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         gone
     }
 
-    /// Lets a request end without a report, or drops its completion.
+    /// Gives up the result of a request: frees it if it has completed, or else lets the operation continue without
+    /// reporting its completion.
     pub(crate) fn forget(&mut self, handle: RequestHandle) -> Result<(), Error> {
         let (op, word) = self.find(handle)?;
         let match_info = word.status.match_info;

@@ -16,7 +16,11 @@ use mx_proto::{Clock, Decision, Deferred};
 use mx_sys::UserMemory;
 use std::ffi::c_void;
 
-/// The C function: context, source, match bits, length, data or null. Returns non-zero if it has consumed the message.
+/// C function for unexpected messages. Arguments: registered context, source address, match bits, length of the message
+/// in bytes, data.
+///
+/// The data are valid during the call, and null if the message is empty or has not been transferred yet. Returns
+/// non-zero if the function has consumed the message; 0 leaves it to a receive.
 pub type UnexpectedFunction =
     unsafe extern "C" fn(*mut c_void, Address, u64, u32, *mut c_void) -> u32;
 

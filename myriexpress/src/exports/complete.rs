@@ -18,7 +18,8 @@ use std::ptr::{NonNull, with_exposed_provenance_mut};
 use std::time::Duration;
 
 export! {
-    /// Tests a request.
+    /// Tests a request without waiting. `*result` 1: completed; `*status` is its result, and `*request` becomes NULL.
+    /// 0: not completed; nothing else is written.
     pub unsafe extern "C" fn mx_test(
         ep: mx_endpoint_t,
         request: *mut mx_request_t,
@@ -34,7 +35,8 @@ export! {
         Ok(())
     }
 
-    /// Does what `mx_test` does, but waits.
+    /// Does what `mx_test` does, but waits at most `timeout` milliseconds (`MX_INFINITE`: no limit). `*result` 0:
+    /// time-out, or `mx_wakeup`.
     pub unsafe extern "C" fn mx_wait(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
@@ -51,7 +53,8 @@ export! {
         Ok(())
     }
 
-    /// Tests for the oldest completed request that matches.
+    /// Tests for the oldest completed request whose match bits, masked with `match_mask`, equal `match_info`. `*result`
+    /// 1: `*status` is its result, and its handle is stale from now on. 0: none; `*status` is unchanged.
     pub unsafe extern "C" fn mx_test_any(
         endpoint: mx_endpoint_t,
         match_info: u64,
@@ -66,7 +69,8 @@ export! {
         Ok(())
     }
 
-    /// Does what `mx_test_any` does, but waits.
+    /// Does what `mx_test_any` does, but waits, with `timeout` and `*result` as for `mx_wait`. Each request is reported
+    /// to one of the waiting threads.
     pub unsafe extern "C" fn mx_wait_any(
         endpoint: mx_endpoint_t,
         timeout: u32,
@@ -83,7 +87,8 @@ export! {
         Ok(())
     }
 
-    /// Returns the oldest completed request, which stays.
+    /// Stores the handle of the oldest completed request in `*request`, without reporting its result: the request still
+    /// has to be tested. `*result` 0: no request has completed.
     pub unsafe extern "C" fn mx_ipeek(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
@@ -93,7 +98,7 @@ export! {
         unsafe { peek(endpoint, Some(Duration::ZERO), request, result) }
     }
 
-    /// Does what `mx_ipeek` does, but waits.
+    /// Does what `mx_ipeek` does, but waits for a completed request, with `timeout` and `*result` as for `mx_wait`.
     pub unsafe extern "C" fn mx_peek(
         endpoint: mx_endpoint_t,
         timeout: u32,
@@ -104,7 +109,8 @@ export! {
         unsafe { peek(endpoint, self::timeout(timeout), request, result) }
     }
 
-    /// Returns the status of the oldest unexpected message that matches.
+    /// Looks for the oldest unexpected message that a receive with `match_info` and `match_mask` would match, and
+    /// leaves it in the queue. `*result` 1: `*status`, unless NULL, has its source, match bits and length. 0: none.
     pub unsafe extern "C" fn mx_iprobe(
         endpoint: mx_endpoint_t,
         match_info: u64,
@@ -117,7 +123,7 @@ export! {
         unsafe { probe(endpoint, Some(Duration::ZERO), match_info, match_mask, out?) }
     }
 
-    /// Does what `mx_iprobe` does, but waits.
+    /// Does what `mx_iprobe` does, but waits for such a message, with `timeout` and `*result` as for `mx_wait`.
     pub unsafe extern "C" fn mx_probe(
         endpoint: mx_endpoint_t,
         timeout: u32,
@@ -131,7 +137,7 @@ export! {
         unsafe { probe(endpoint, self::timeout(timeout), match_info, match_mask, out?) }
     }
 
-    /// Tests whether a send's buffer may be reused.
+    /// Tests whether a send's buffer can be reused (`*result` 1). The request still has to be tested.
     pub unsafe extern "C" fn mx_ibuffered(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
@@ -141,7 +147,8 @@ export! {
         unsafe { buffered(endpoint, Some(Duration::ZERO), request, result) }
     }
 
-    /// Does what `mx_ibuffered` does, but waits.
+    /// Does what `mx_ibuffered` does, but waits until the buffer can be reused, with `timeout` and `*result` as for
+    /// `mx_wait`.
     pub unsafe extern "C" fn mx_buffered(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
@@ -152,7 +159,8 @@ export! {
         unsafe { buffered(endpoint, self::timeout(timeout), request, result) }
     }
 
-    /// Returns the pointer with which a request was posted.
+    /// Stores the `context` pointer with which a request was posted in `*context`. Fails for a request whose result has
+    /// been reported.
     pub unsafe extern "C" fn mx_context(
         request: *mut mx_request_t,
         context: *mut *mut c_void,

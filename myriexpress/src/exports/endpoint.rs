@@ -19,7 +19,8 @@ use mx_boundary::{array, in_range, required};
 const PARAMS_MAX: u32 = 64;
 
 export! {
-    /// Opens an endpoint.
+    /// Opens an endpoint and stores its handle in `*endpoint`. `MX_ANY_NIC` and `MX_ANY_ENDPOINT` let the library
+    /// choose the board and the number. Peers must connect with the same `endpoint_key`.
     pub unsafe extern "C" fn mx_open_endpoint(
         board_number: u32,
         endpoint_id: u32,
@@ -49,32 +50,39 @@ export! {
         Ok(())
     }
 
-    /// Closes an endpoint; its requests end without a completion.
+    /// Closes an endpoint. Its requests end without a completion, their buffers are no longer accessed, and waiting
+    /// threads return `MX_BAD_ENDPOINT`.
     pub unsafe extern "C" fn mx_close_endpoint(endpoint: mx_endpoint_t) -> mx_return_t, of endpoint {
         process::close(endpoint.into())
     }
 
-    /// Wakes the threads that wait on the endpoint now.
+    /// Wakes all threads that wait on the endpoint at this moment; they return as after a time-out. Threads that begin
+    /// to wait later are not affected.
     pub unsafe extern "C" fn mx_wakeup(endpoint: mx_endpoint_t) -> mx_return_t, of endpoint {
         process::wakeup(endpoint.into())
     }
 
-    /// Disables progress.
+    /// Suspends progress of an endpoint until `mx_reenable_progression`, also inside calls that wait: no message is
+    /// received, answered or passed to the unexpected handler. Waits for a handler running in another thread. Calls do
+    /// not nest.
     pub unsafe extern "C" fn mx_disable_progression(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::set_progression(ep.into(), false)
     }
 
-    /// Enables progress.
+    /// Resumes progress after `mx_disable_progression`, and polls once for what has arrived meanwhile. One call
+    /// suffices, however often progress was disabled.
     pub unsafe extern "C" fn mx_reenable_progression(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::set_progression(ep.into(), true)
     }
 
-    /// Polls once.
+    /// Polls the endpoint once without waiting: receives, sends and completes operations. Reports no completion;
+    /// `mx_test` and the like do.
     pub unsafe extern "C" fn mx_progress(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::progress(ep.into())
     }
 
-    /// Registers the handler for messages without a receive; NULL removes it.
+    /// Registers the handler to be called, one message at a time, for messages that no posted receive matches; NULL
+    /// removes it. Waits for a call of the previous handler in another thread.
     pub unsafe extern "C" fn mx_register_unexp_handler(
         ep: mx_endpoint_t,
         handler: mx_unexp_handler_t,

@@ -23,7 +23,7 @@ const ONE_SIDED: &str = "not supported: a peer's memory is never touched at an a
                          told; send a message";
 
 export! {
-    /// Returns an error.
+    /// Rejects the call with `MX_FAILURE`: one-sided writes to a peer's memory are not supported.
     pub unsafe extern "C" fn mx_iput(
         endpoint: mx_endpoint_t,
         _local_addr: *mut c_void,
@@ -36,7 +36,7 @@ export! {
         Err(Error::new(Code::Failure, ONE_SIDED))
     }
 
-    /// Returns an error.
+    /// Rejects the call with `MX_FAILURE`: one-sided reads of a peer's memory are not supported.
     pub unsafe extern "C" fn mx_iget(
         endpoint: mx_endpoint_t,
         _local_addr: *mut c_void,
@@ -49,7 +49,7 @@ export! {
         Err(Error::new(Code::Failure, ONE_SIDED))
     }
 
-    /// Returns an error.
+    /// Rejects the call with `MX_FAILURE`; `mx_register_unexp_handler` replaces it.
     pub unsafe extern "C" fn mx_register_unexp_callback(
         ep: mx_endpoint_t,
         _cb: mx_matching_callback_t,
@@ -59,7 +59,8 @@ export! {
         Err(Error::new(Code::Failure, text))
     }
 
-    /// Opens the board with that number, which is also the handle.
+    /// Checks that this machine has board `i`, and stores its number in `*handle`. Opens nothing, so there is nothing
+    /// to close.
     pub unsafe extern "C" fn mx_open_board(
         i: c_int,
         handle: *mut mx_endpt_handle_t,
@@ -71,7 +72,8 @@ export! {
         Ok(())
     }
 
-    /// Returns the network's state, with nothing but the board set.
+    /// Stores a mapper state in which only the board number is set, because there is no mapper. `handle` as from
+    /// `mx_open_board`.
     pub unsafe extern "C" fn mx__get_mapper_state(
         handle: mx_endpt_handle_t,
         state: *mut mx_mapper_state_t,
@@ -102,7 +104,7 @@ fn board(number: c_int) -> Result<u32, Error> {
     Ok(number)
 }
 
-/// Does nothing: memory is not kept registered by address. Returns 0.
+/// Does nothing and returns 0: the library caches no registrations of the program's memory.
 // SAFETY: the name is the library's own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx__regcache_clean(_ptr: *mut c_void, _len: size_t) -> c_int {

@@ -16,7 +16,7 @@ use mx_proto::NicId;
 const HOSTNAME_LIMIT: usize = 1024;
 
 export! {
-    /// Looks up the NIC id of a host's board.
+    /// Resolves `host` or `host:board` to a NIC id, by the peers file, then the resolver, which may use the network.
     pub unsafe extern "C" fn mx_hostname_to_nic_id(
         hostname: *mut c_char,
         nic_id: *mut u64,
@@ -33,7 +33,7 @@ export! {
         Ok(())
     }
 
-    /// Returns the NIC id of a board of this machine.
+    /// Stores the NIC id of a board of this machine in `*nic_id`. `MX_BOARD_UNKNOWN` if there is no such board.
     pub unsafe extern "C" fn mx_board_number_to_nic_id(
         board_number: u32,
         nic_id: *mut u64,
@@ -46,7 +46,8 @@ export! {
         Ok(())
     }
 
-    /// Returns the board of this machine that has the NIC id.
+    /// Stores the number of this machine's board with that NIC id in `*board_number`. `MX_NIC_NOT_FOUND` for other
+    /// machines.
     pub unsafe extern "C" fn mx_nic_id_to_board_number(
         nic_id: u64,
         board_number: *mut u32,
@@ -59,7 +60,7 @@ export! {
         Ok(())
     }
 
-    /// Returns `host:board` for a NIC id.
+    /// Writes `host:board`, the name of a NIC id, to `hostname`, which has room for `MX_MAX_HOSTNAME_LEN` bytes.
     pub unsafe extern "C" fn mx_nic_id_to_hostname(
         nic_id: u64,
         hostname: *mut c_char,
@@ -75,7 +76,9 @@ export! {
         Ok(())
     }
 
-    /// Queries the library, an endpoint or a board.
+    /// Answers a query about the library, an endpoint or a board: writes the value of `key` to `out_val`, which has
+    /// room for `out_len` bytes. `in_val` selects the board; NULL selects the endpoint's, or without an endpoint the
+    /// first.
     pub unsafe extern "C" fn mx_get_info(
         ep: mx_endpoint_t,
         key: mx_get_info_key_t,

@@ -12,7 +12,8 @@ use mx_proto::NicId;
 use std::ptr::with_exposed_provenance_mut;
 
 export! {
-    /// Connects and waits for the answer.
+    /// Connects to an endpoint, waits at most `timeout` milliseconds for its answer, and stores its address in `*addr`.
+    /// Every connect to one peer gives the same address.
     pub unsafe extern "C" fn mx_connect(
         endpoint: mx_endpoint_t,
         nic_id: u64,
@@ -29,7 +30,8 @@ export! {
         Ok(())
     }
 
-    /// Connects without waiting.
+    /// Posts a connect without waiting. The request completes with the peer's address in `status.source`. `request` as
+    /// for `mx_isend`.
     pub unsafe extern "C" fn mx_iconnect(
         ep: mx_endpoint_t,
         nic_id: u64,
@@ -45,7 +47,8 @@ export! {
         unsafe { posted(ep, request, post) }
     }
 
-    /// Disconnects a peer.
+    /// Disconnects a peer: its operations complete with an error, its unexpected messages are dropped, and the address
+    /// becomes invalid. A later connect begins a new session.
     pub unsafe extern "C" fn mx_disconnect(
         ep: mx_endpoint_t,
         addr: mx_endpoint_addr_t,
@@ -53,7 +56,7 @@ export! {
         process::disconnect(ep.into(), addr)
     }
 
-    /// Returns the endpoint's own address.
+    /// Stores the endpoint's own address in `*endpoint_addr`; messages to it come back to the endpoint.
     pub unsafe extern "C" fn mx_get_endpoint_addr(
         endpoint: mx_endpoint_t,
         endpoint_addr: *mut mx_endpoint_addr_t,
@@ -65,7 +68,7 @@ export! {
         Ok(())
     }
 
-    /// Returns the NIC id and endpoint id of an address, each unless NULL.
+    /// Stores the NIC id and endpoint number of an address; outputs that are NULL are skipped.
     pub unsafe extern "C" fn mx_decompose_endpoint_addr(
         endpoint_addr: mx_endpoint_addr_t,
         nic_id: *mut u64,
@@ -82,7 +85,8 @@ export! {
         Ok(())
     }
 
-    /// Returns the NIC id, endpoint id and session of an address, each unless NULL.
+    /// Stores the NIC id, endpoint number and session of an address; outputs that are NULL are skipped. The session
+    /// differs for each opening of the peer's endpoint.
     pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
         endpoint_addr: mx_endpoint_addr_t,
         nic_id: *mut u64,
@@ -102,7 +106,8 @@ export! {
         Ok(())
     }
 
-    /// Attaches a pointer to a peer.
+    /// Attaches a pointer to the peer of an address, until the peer is disconnected. All copies of the address share
+    /// it.
     pub unsafe extern "C" fn mx_set_endpoint_addr_context(
         endpoint_addr: mx_endpoint_addr_t,
         context: *mut c_void,
@@ -110,7 +115,7 @@ export! {
         process::set_context(endpoint_addr, context.expose_provenance())
     }
 
-    /// Returns the pointer attached to a peer.
+    /// Stores the pointer attached to the peer of an address in `*context`; NULL if there is none.
     pub unsafe extern "C" fn mx_get_endpoint_addr_context(
         endpoint_addr: mx_endpoint_addr_t,
         context: *mut *mut c_void,

@@ -14,7 +14,9 @@ use mx_boundary::{optional, required};
 use mx_proto::Memory;
 
 export! {
-    /// Sends a message.
+    /// Posts a send of the segments as one message, and stores its handle in `*request`. The segment list is copied;
+    /// the buffers must stay unchanged until the request completes. With NULL the request is forgotten (see
+    /// `mx_forget`).
     pub unsafe extern "C" fn mx_isend(
         endpoint: mx_endpoint_t,
         segments_list: *mut mx_segment_t,
@@ -30,7 +32,8 @@ export! {
         unsafe { send(endpoint, list, dest_endpoint, match_info, context, request, mode) }
     }
 
-    /// Sends a message; completes after it has been matched.
+    /// Posts a synchronous send: does what `mx_isend` does, but the request completes only after a receive has taken
+    /// the message.
     pub unsafe extern "C" fn mx_issend(
         endpoint: mx_endpoint_t,
         segments_list: *mut mx_segment_t,
@@ -46,7 +49,9 @@ export! {
         unsafe { send(endpoint, list, dest_endpoint, match_info, context, request, mode) }
     }
 
-    /// Receives a message.
+    /// Posts a receive for the oldest message whose match bits, masked with `match_mask`, equal `match_info`. The
+    /// library writes to the segments until the request completes; a longer message is truncated. `request` as for
+    /// `mx_isend`.
     pub unsafe extern "C" fn mx_irecv(
         endpoint: mx_endpoint_t,
         segments_list: *mut mx_segment_t,
@@ -64,7 +69,9 @@ export! {
         unsafe { posted(endpoint, request, post) }
     }
 
-    /// Cancels a request that is not matched or answered yet.
+    /// Cancels a receive that is not matched, or a connect that is not answered. `*result` 1: cancelled; the request
+    /// never completes, its buffer can be reused, and `*request` is NULL. 0: too late; test the request. A send cannot
+    /// be cancelled.
     pub unsafe extern "C" fn mx_cancel(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
@@ -83,7 +90,8 @@ export! {
         Ok(())
     }
 
-    /// Forgets a request.
+    /// Gives up the result of a request: its completion is never reported, and `*request` becomes NULL. The operation
+    /// itself continues and may use the buffer until it ends, which no call reports, or until the endpoint is closed.
     pub unsafe extern "C" fn mx_forget(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
@@ -96,7 +104,8 @@ export! {
         Ok(())
     }
 
-    /// Sets the time that a request, or with NULL every later one, may take without progress.
+    /// Sets the time in milliseconds that a send or connect may take without progress before it completes with an
+    /// error: of `request`, or with NULL of all requests posted later.
     pub unsafe extern "C" fn mx_set_request_timeout(
         endpoint: mx_endpoint_t,
         request: mx_request_t,

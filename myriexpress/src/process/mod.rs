@@ -206,7 +206,8 @@ pub fn cancel(ep: EndpointHandle, request: RequestHandle) -> Result<bool, Error>
     with(ep, |engine| engine.cancel(request))
 }
 
-/// Forgets a request: its end is not reported.
+/// Gives up the result of a request: its completion is never reported, and its handle is stale. The operation continues
+/// and may use the buffer until it ends.
 pub fn forget(ep: EndpointHandle, request: RequestHandle) -> Result<(), Error> {
     with(ep, |engine| engine.forget(request))
 }
@@ -274,7 +275,7 @@ pub fn set_timeout(
     })
 }
 
-/// Registers a function for messages without a receive, or none. When this returns, a call in another thread has ended.
+/// Sets or removes the handler for unexpected messages. Waits for a call of the previous handler in another thread.
 pub fn register_handler(
     ep: EndpointHandle,
     handler: Option<UnexpectedHandler>,
@@ -286,7 +287,7 @@ pub fn register_handler(
     wait_for_handler(ep)
 }
 
-/// Polls once.
+/// Polls the endpoint once, without waiting.
 pub fn progress(ep: EndpointHandle) -> Result<(), Error> {
     wait(ep, 0, Some(Duration::ZERO), |_: &mut HostEngine| {
         Ok(None::<()>)
@@ -302,7 +303,8 @@ pub fn wakeup(ep: EndpointHandle) -> Result<(), Error> {
     })
 }
 
-/// Disables progress of an endpoint, and waits for a handler that runs in another thread; or enables progress.
+/// Suspends (`on` false) or resumes progress of an endpoint. Suspending waits for a handler that runs in another
+/// thread; resuming polls once.
 pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
     with(ep, |engine| {
         engine.set_progression(on);

@@ -185,7 +185,8 @@ fn close_inherited(ep: EndpointHandle, place: &EndpointPlace) -> Result<bool, Er
     Ok(true)
 }
 
-/// Closes every endpoint of this process, except those whose handler makes this call.
+/// Closes every open endpoint of this process, and waits for unexpected handlers in other threads. If an unexpected
+/// handler makes this call, its own endpoint stays open.
 pub fn close_all() {
     for ep in open_endpoints() {
         if let Err(error) = close(ep) {

@@ -58,7 +58,8 @@ impl Drop for CancellationDisabled {
     }
 }
 
-/// Returns whether a list contains a name. Evaluated at compile time by macros that declare exported functions.
+/// Returns whether `all` contains `name`. The macros that export functions call it at compile time to find the
+/// functions that need not disable cancellation.
 pub const fn is_one_of(name: &str, all: &[&str]) -> bool {
     let mut at = 0;
     while at < all.len() {

@@ -50,7 +50,8 @@ impl PortMap {
         self.base
     }
 
-    /// Returns the TCP port of an endpoint.
+    /// Returns the TCP port of an endpoint: the base plus the id for ids below [`SMALL_IDS`], or else the id itself.
+    /// Fails for ids above 65535, and for ids within the block of the small ones.
     pub fn port(self, endpoint: EndpointId) -> Result<u16, EndpointRange> {
         let EndpointId(id) = endpoint;
         if id < SMALL_IDS {

@@ -23,13 +23,13 @@ pub const RDM: u8 = 3;
 /// Datagrams (UDP or `FI_EP_DGRAM`).
 pub const DGRAM: u8 = 4;
 
-/// Shared memory only.
+/// Route over shared memory only; reaches no other machine.
 pub const ROUTE_LOCAL: Route = Route(1);
-/// TCP, also on this machine.
+/// Route over TCP only, even to peers on this machine.
 pub const ROUTE_TCP: Route = Route(2);
-/// libfabric, also on this machine.
+/// Route over libfabric's `FI_EP_RDM` only, even to peers on this machine.
 pub const ROUTE_RDM: Route = Route(3);
-/// Datagrams, also on this machine.
+/// Route over datagrams only, even to peers on this machine.
 pub const ROUTE_DGRAM: Route = Route(4);
 
 /// A row of the table of ports.

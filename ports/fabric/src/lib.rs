@@ -74,7 +74,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-/// Domain with an address vector, and a completion queue if endpoints share one.
+/// Domain with an address vector. Has a completion queue if its main endpoint, which all links share, uses the domain's
+/// queue.
 pub struct Domain {
     parts: Rc<Parts>,
     terms: OpenParams,
@@ -153,8 +154,10 @@ impl Domain {
         &self.terms
     }
 
-    /// Appends up to `max` events of the shared endpoint to `out` and returns their number. An error means that the
-    /// queue is broken, and with it all that was opened from this domain.
+    /// Appends up to `max` completion events, failed operations included, from the domain's queue to `out`, and returns
+    /// their number; 0 if the domain has no queue.
+    ///
+    /// An error means that the queue is broken: close the domain and all that was opened from it.
     pub fn read(&self, out: &mut impl Extend<CqEvent>, max: usize) -> Result<usize, FabricError> {
         match &self.parts.queue {
             Some(queue) => queue.read(&self.parts.library, out, max),

@@ -166,7 +166,9 @@ impl Round {
 }
 
 impl LocalPort {
-    /// Begins a round over recently active links only. Returns false if none of them has a packet.
+    /// Begins a polling round over the rings of recently active links only, which yields at most `budget` packets in
+    /// total. Returns false, without a round to end, if none of these links has a packet. Idle links need
+    /// [`LocalPort::begin_round`].
     #[inline(always)]
     pub fn begin_active(&mut self, budget: usize) -> bool {
         self.round.any = false;

@@ -206,7 +206,8 @@ impl TcpPort {
         link.map_or(Origin::Unknown, |link| Origin::Address(link.peer))
     }
 
-    /// Returns the figures of a link, for tools.
+    /// Returns the kernel's measurements of a link's network path, for tools; `None` if the id is stale or the kernel
+    /// reports none. One system call.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         sys::figures(&self.links.get(link)?.fd, now)
     }

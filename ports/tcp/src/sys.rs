@@ -90,7 +90,7 @@ pub(super) fn vitals(socket: &Socket) -> io::Result<Option<TcpHealth>> {
     }))
 }
 
-/// Returns the kernel's figures of a connection.
+/// Reads the kernel's `TCP_INFO` of a connection.
 fn tcp_info(socket: &Socket) -> io::Result<libc::tcp_info> {
     // SAFETY: `tcp_info` is plain integers, for which all zeros is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
@@ -110,7 +110,7 @@ fn tcp_info(socket: &Socket) -> io::Result<libc::tcp_info> {
     Ok(info)
 }
 
-/// Returns the figures of a connection, for tools.
+/// Returns the kernel's measurements of a connection, for tools; `None` if it reports none.
 pub(super) fn figures(socket: &Socket, now: Instant) -> Option<LinkFigures> {
     let info = tcp_info(socket).ok()?;
     let since = Duration::from_millis(u64::from(info.tcpi_last_data_recv));
