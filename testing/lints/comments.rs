@@ -7,7 +7,7 @@ use crate::glossary;
 use std::fs;
 use std::path::Path;
 
-/// Beginnings that stand for something which is not named.
+/// Beginnings that refer to something unnamed.
 const BEGINNINGS: &[&str] = &[
     "It", "They", "That", "Those", "This", "These", "One", "Other", "Others", "The same", "Of",
     "With", "What", "Such", "Not",
@@ -58,7 +58,7 @@ fn documentation_names_the_thing() {
                     line.trim()
                 );
             }
-            // A paragraph is read with those before it.
+            // A later paragraph is read together with those before it.
             follows = line.trim_start().starts_with("//") && !line.trim_start().starts_with("// ");
         }
     }
