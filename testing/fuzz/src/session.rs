@@ -7,19 +7,13 @@
 //!   User, checks                                          User, checks
 //! ```
 //!
-//! | events so far                              | property
-//! |
+//! | events so far                              | property                                          |
 //! |--------------------------------------------|---------------------------------------------------|
-//! | any                                        | no panic; heap and sessions bounded
-//! |
-//! | none forged with the cookies               | packets arrive once, whole, in order
-//! |
-//! | ... and no end closed, no long delays      | no link ends; all arrive once faults stop
-//! |
-//! | a forged datagram without the cookies      | changes nothing, and gets no long answer
-//! |
-//! | a stranger has proven nothing              | gets no more bytes than came from there
-//! |
+//! | any                                        | no panic; heap and sessions bounded               |
+//! | none forged with the cookies               | packets arrive once, whole, in order              |
+//! | ... and no end closed, no long delays      | no link ends; all arrive once faults stop         |
+//! | a forged datagram without the cookies      | changes nothing, and gets no long answer          |
+//! | a stranger has proven nothing              | gets no more bytes than came from there           |
 
 mod hostile;
 use crate::input::{Input, digest};
