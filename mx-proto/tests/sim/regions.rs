@@ -358,7 +358,7 @@ fn over_datagrams(seed: u64) -> HashMap<Status, u64> {
     Play::new(rig, seed).run(seed % 3 == 0)
 }
 
-/// Makes a run of each kind, for tests that look at what happens in them.
+/// Makes a run over a reliable port, for tests that look at what happens in it.
 #[cfg(debug_assertions)]
 pub(crate) fn any_run(seed: u64) {
     over_a_reliable_port(seed);
