@@ -2,7 +2,7 @@
 //! accepted, and how long they may remain.
 //!
 //! ```text
-//!   Stranger --- HostPorts, no endpoint ---- packets of its own, over TCP and the fabric ---> Node
+//!   Stranger --- HostPorts, no endpoint ---- packets of its own over TCP, where sessions begin ---> Node
 //! ```
 use crate::node::{KEY, LONG, Node};
 use libfabric_fake::{Fake, Shape};
@@ -87,7 +87,7 @@ impl Stranger {
         }
     }
 
-    /// Makes a link over the fabric. Returns when the link is up.
+    /// Makes a link on which a session over the fabric would begin. Returns when the link is up.
     fn dial(&mut self, to: &Node) -> LinkId {
         let target = to.target(ROUTE_RDM);
         let link = self.ports.connect(target, MonotonicClock.now()).unwrap();
