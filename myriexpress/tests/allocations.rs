@@ -1,4 +1,4 @@
-//! Small messages allocate nothing on the heap in steady state.
+//! No heap allocation for a small message in steady state.
 //!
 //! Two endpoints of this process exchange ten thousand messages; the library's allocations on this thread meanwhile are
 //! counted. There are no helper threads: when one first meets the program on a lock, parking_lot allocates a table

@@ -5,7 +5,7 @@
 //!     call(good, good, NULL) --> code        outputs keep their pattern
 //! ```
 //!
-//! C programs test calls with good arguments (`c_tests/mx`).
+//! Calls with good arguments are tested from C (`c_tests/mx`).
 
 use crate::own_process::in_own_process;
 use libc::{c_char, c_void};
@@ -90,10 +90,10 @@ fn odd<T>(value: &mut T) -> *mut T {
     (&raw mut *value).cast::<u8>().wrapping_add(1).cast()
 }
 
-/// Opens an endpoint in a process in which failures are returned.
+/// Opens an endpoint in a process where failures are returned.
 fn open() -> mx_endpoint_t {
     let mut ep: mx_endpoint_t = null_mut();
-    // SAFETY: a handler of the library, and valid memory for the endpoint.
+    // SAFETY: a handler of the library's, and a place to write to.
     unsafe {
         mx_set_error_handler(MX_ERRORS_RETURN);
         mx__init_api(MX_API);
@@ -207,7 +207,7 @@ fn requests_that_are_none(ep: mx_endpoint_t) {
 
 fn messages_that_make_no_sense(ep: mx_endpoint_t) {
     let mut own = Address::NONE;
-    // SAFETY: valid memory for the address.
+    // SAFETY: a place to write to.
     assert_eq!(unsafe { mx_get_endpoint_addr(ep, &raw mut own) }, 0);
     let mut nothing = mx_segment_t {
         segment_ptr: null_mut(),

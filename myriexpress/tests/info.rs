@@ -1,4 +1,4 @@
-//! Answers of `mx_get_info` to valid queries.
+//! Answers of `mx_get_info` to good queries.
 //!
 //! ```text
 //!   key x (endpoint | none) x (board by number, by id, not at all)   -->   the same answer
@@ -51,7 +51,7 @@ fn text(bytes: &[u8]) -> &str {
 fn every_key_answers_the_same_for_every_way_to_name_the_board() {
     in_own_process!();
     let mut ep: mx_endpoint_t = null_mut();
-    // SAFETY: valid memory for the endpoint.
+    // SAFETY: a place to write to.
     unsafe {
         assert_eq!(mx__init_api(MX_API), 0);
         let code = mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, 1, null_mut(), 0, &raw mut ep);

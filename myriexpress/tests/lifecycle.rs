@@ -1,4 +1,4 @@
-//! Calls of init and finalize are counted, and the last finalize closes all open endpoints.
+//! Init and finalize are counted, and the last finalize closes what is open.
 //!
 //! ```text
 //!   init init finalize [ still open ] finalize [ closed ]      twice: it starts again
@@ -31,7 +31,7 @@ fn inits_are_counted_and_the_last_finalize_ends_the_library() {
     }
     assert_eq!(code(finalize()), Code::NotInitialized);
     for _ in 0..2 {
-        // Another minor number stands for the same interface.
+        // Another minor number is the same interface.
         assert_eq!(code(init(0x300)), Code::Success);
         assert_eq!(code(init(MX_API)), Code::AlreadyInitialized);
         assert_eq!(code(init(0x3ff)), Code::AlreadyInitialized);
@@ -53,7 +53,7 @@ fn inits_are_counted_and_the_last_finalize_ends_the_library() {
 fn open_until_the_end(opened: &mpsc::Sender<()>) -> u32 {
     loop {
         let mut endpoint = null_mut();
-        // SAFETY: no parameters, and valid memory for the endpoint.
+        // SAFETY: no parameters, and an endpoint to write to.
         let code = unsafe {
             mx_open_endpoint(
                 MX_ANY_NIC,

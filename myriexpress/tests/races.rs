@@ -125,7 +125,7 @@ fn checked(status: &Status) {
     assert!(got.iter().all(|byte| *byte == status.match_info as u8));
 }
 
-/// Lengths of messages: within a packet, in one piece with a copy, and larger than that.
+/// Within a packet, in one piece with a copy, and larger than that.
 const LENGTHS: [usize; 4] = [0, 80, 5_000, 100_000];
 
 #[test]

@@ -1,5 +1,4 @@
-//! Small messages allocate nothing on the heap in steady state, expected or unexpected, on either
-//! side.
+//! No heap allocation for a small message in steady state, expected or not, on either side.
 //!
 //! Two processes: this test starts itself again as the other side. Both count the library's allocations while ten
 //! thousand messages go to and fro through the C entry points, and as many requests. The helper thread is off: when it

@@ -112,7 +112,7 @@ fn take_all() -> *mut *mut u8 {
 
 fn give_back(mut taken: *mut *mut u8) {
     while !taken.is_null() {
-        // SAFETY: the list of `take_all`.
+        // SAFETY: as `take_all` left it.
         unsafe {
             let before = taken.read();
             libc::free(taken.cast());

@@ -71,7 +71,7 @@ struct Place(PathBuf);
 /// A program of [`Place`], by the user it runs as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Program {
-    /// Elevated, with the rights of root.
+    /// Elevated, with root's rights.
     OfRoot,
     /// Elevated, with the rights of [`OWNER`].
     OfOwner,
@@ -170,7 +170,7 @@ impl Place {
         })
     }
 
-    /// Runs a program that must start.
+    /// Runs a program that has to start.
     fn outcome(&self, program: Program, library: &str, environment: &[(&str, &str)]) -> Outcome {
         self.run(program, library, environment, "").unwrap()
     }
@@ -250,7 +250,7 @@ fn only_quantities_are_taken_from_a_caller(place: &Place) {
             );
             assert!(!log.contains(&format!("={value}")), "{name}: {log}");
             assert!(!log.contains("topsecret"), "{name}: {log}");
-            // An endpoint is not opened without the secret that the setting names.
+            // No endpoint is opened without a secret that was asked for.
             let opened = name != "MX_SECRET_FILE" || library == MX;
             assert_eq!(outcome.succeeded(), opened, "{name}: {log}");
         }
