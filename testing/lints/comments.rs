@@ -74,7 +74,10 @@ fn open_fences(text: &str) -> Vec<usize> {
     let (mut first, mut fences) = (0, 0);
     for (number, line) in (1..).zip(text.lines().chain([""])) {
         let line = line.trim_start();
-        if let Some(said) = line.strip_prefix("///").or(line.strip_prefix("//!")) {
+        if let Some(said) = line
+            .strip_prefix("///")
+            .or_else(|| line.strip_prefix("//!"))
+        {
             if first == 0 {
                 first = number;
             }
