@@ -1,34 +1,33 @@
 #!/bin/sh
-# Runs test programs, each once per port, each with a time limit, and adds their tallies up.
+# Runs test programs, each once per port, each with a time limit, and adds up their results.
 #
 #   run.sh DIRECTORY LIBDIR 'PORTS' PROGRAM...
 #
-# C_TESTS_UNDER   empty, asan or valgrind
-# C_TESTS_EMULATOR a command before each program and side: they are another processor's (mk/arm64.mk)
+# C_TESTS_UNDER    empty, asan or valgrind
+# C_TESTS_EMULATOR a command before each program and side, which are for another processor (mk/arm64.mk)
 # C_TESTS_LEFT_OUT names of tests that are skipped
-# C_TESTS_NOT_RDM programs that are not run over rdm
-# C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
-# C_TESTS_ROUNDS  rounds of the tests that make nightly repeats for longer
-# C_TESTS_JOBS    programs at a time (default: two for each processor); most of them wait for something most
-#                 of the time
-# C_TESTS_STRICT  set: addresses of peers name the port, so no message goes over another one, not even the first ones over rdm
-# C_TESTS_STACKS  KiB of stack that calls get, and those that open and close (support/stacks.h; default 16 64, none
-#                 under a checker)
-# C_TESTS_LIBRARY the library that programs open by name (default bmi_mx)
-# MX_PROVIDER, MX_LIBFABRIC   as the library reads them: which provider and library rdm means
+# C_TESTS_NOT_RDM  programs that are not run over rdm
+# C_TESTS_LIMIT    seconds a program may take (default 100, more under a checker)
+# C_TESTS_ROUNDS   rounds of the tests that nightly runs make repeat for longer
+# C_TESTS_JOBS     programs at a time (default: two for each processor, because most of them wait most of the time)
+# C_TESTS_STRICT   set: addresses of peers name the port, so no message uses another one, not even the first over rdm
+# C_TESTS_STACKS   KiB of stack for calls, and for those that open and close (support/stacks.h; default 16 64, none
+#                  under a checker)
+# C_TESTS_LIBRARY  the library that programs open by name (default bmi_mx)
+# MX_PROVIDER, MX_LIBFABRIC   as the library reads them: the provider and the library for rdm
 #
-# The last line is "N passed, N failed", and ", N skipped" where something is missing. A program that crashes or is stopped counts as one
-# failure on top of what it printed.
+# The last line is "N passed, N failed", and ", N skipped" if something is missing. A program that crashes or is
+# stopped counts as one failure besides those that it printed.
 set -u
 
 provider=${MX_PROVIDER:+-$(printf %s "$MX_PROVIDER" | tr ';' '+')}
 
-# One program over one port; called again for it, below.
+# Runs one program over one port; the script calls itself with this, below.
 if [ "$1" = --one ]; then
     directory=$2 limit=$3 port=$4 program=$5
     log=$directory/logs/$program-$port$provider.log
     stacks='16 64'
-    # libfabric needs 15 KiB itself (docs/c-api.md); others' may need more.
+    # libfabric needs 15 KiB itself (docs/c-api.md); other builds of it may need more.
     [ "$port" != rdm ] || stacks='28 64'
     [ "$port" != rdm ] || [ -z "${MX_PROVIDER:-}${MX_LIBFABRIC:-}" ] || stacks='32 96'
     # The other side of wakeups counts system calls, and swapcontext makes two.
@@ -55,8 +54,8 @@ END
         [ "$p" -eq 0 ] && [ "$s" -gt 0 ] && how=skip || how=ok
         printf '%-5s %-16s %-6s %3d passed  %6d ms%s\n' "$how" "$program" "$port" "$p" "$ms" "$skipped"
     else
-        # In one piece, so that no other test's lines get between these. What is worth reading: failed
-        # tests and what the sides said.
+        # In one piece, so that lines of other tests do not get between these: the failed tests and the messages of
+        # the sides.
         printf '%s\n' "$(
             printf 'FAIL  %-16s %-6s %3d passed  %6d ms, %d failed, exit %d (%s)\n' \
                 "$program" "$port" "$p" "$ms" "$f" "$status" "$log"
@@ -79,14 +78,14 @@ BMI_MX_LIBRARY=$(cd "$libdir" && pwd)/lib${C_TESTS_LIBRARY:-bmi_mx}.so.0
 LD_LIBRARY_PATH=$(cd "$libdir" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export BMI_MX_LIBRARY LD_LIBRARY_PATH
 
-# More than a side may live (support/world.c), so that a test that hangs is named.
+# More than a side may live (support/world.c), so that the name of a test that hangs is printed.
 limit=100
 case $under in
 asan)
     limit=180
     export C_TESTS_SLOWER=3
-    # The loader's scopes of dlopen'ed libraries are not the C side's to free.
-    # memalloc of more than there is answers NULL.
+    # The C side does not have to free the loader's scopes of dlopen'ed libraries. memalloc of more than there is
+    # returns NULL.
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:exitcode=77:allocator_may_return_null=1
     export UBSAN_OPTIONS=print_stacktrace=1
     export LSAN_OPTIONS=suppressions=$here/lsan.supp:print_suppressions=0
@@ -94,7 +93,7 @@ asan)
 valgrind)
     limit=900
     export C_TESTS_SLOWER=20
-    # Seen by support/world.c, which starts the sides of a test with it.
+    # Read by support/world.c, which starts the sides of a test with it.
     C_TESTS_WRAP="valgrind --quiet --vgdb=no --error-exitcode=78 --leak-check=full \
         --errors-for-leak-kinds=definite --show-leak-kinds=definite --fair-sched=yes"
     export C_TESTS_WRAP
@@ -104,35 +103,35 @@ if [ -n "${C_TESTS_EMULATOR:-}" ]; then
     limit=900
     export C_TESTS_SLOWER="${C_TESTS_SLOWER:-5}"
     export C_TESTS_WRAP="$C_TESTS_EMULATOR"
-    # An emulator keeps something for each page of addresses that a program reserves, which takes it seconds at the
-    # start of each; where addresses are limited the library reserves fewer.
+    # An emulator keeps data for each page of addresses that a program reserves, which takes seconds at the start of
+    # each program. If addresses are limited, the library reserves fewer.
     ulimit -S -v 16777216
 fi
 limit=${C_TESTS_LIMIT:-$limit}
 
-# Pairs of port and program, one a line.
+# Prints pairs of port and program, one a line.
 pairs() {
     for port in $ports; do
         for program in "$@"; do
             case "$port: ${C_TESTS_NOT_RDM:-} " in "rdm:"*" $program "*) continue ;; esac
             case $program in
-            # Nothing of these depends on the port.
+            # These do not depend on the port.
             layout | header_cxx | set_host* | hosts | stderr | releases | table_* | bare | names) [ "$port" = "${ports%% *}" ] || continue ;;
-            # These are about one port, and choose by themselves.
+            # These are about one port, and choose it themselves.
             fabric | strangers_fabric | fabric_crowd) [ "$port" = rdm ] || continue ;;
             # Its strangers speak tcp.
             strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
             # 64 processes with libfabric in each take longer than a peer waits.
             ranks) [ "$port" != rdm ] || continue ;;
-            # About TCP connections.
+            # These are about TCP connections.
             crowd | data_links) [ "$port" = tcp ] || continue ;;
             # About sessions of datagrams.
             data_sessions) [ "$port" = dgram ] || continue ;;
             # The attackers speak tcp and datagrams.
             takeover) [ "$port" = tcp ] || [ "$port" = dgram ] || continue ;;
-            # What libfabric's own calls do is its business (docs/c-api.md).
+            # The library does not control the calls that libfabric makes (docs/c-api.md).
             cancelled) [ "$port" != rdm ] || continue ;;
-            # How a fabric fares on bad links is its provider's business.
+            # The behaviour of a fabric on bad links depends on its provider.
             net_*) [ "$port" != rdm ] || continue ;;
             esac
             echo "$port $program"

@@ -1,12 +1,13 @@
-# Sourced by what needs a root directory of Debian's own; `quietly COMMAND...` is the sourcing script's.
-#   bare_debian SUITE      makes it in $root, by debootstrap
-#   in_root COMMAND...     there, as root, with the network
+# Sourced by scripts that need a root directory with a Debian of their own. `quietly COMMAND...` comes from those.
+#   bare_debian SUITE      makes the directory in $root, with debootstrap
+#   in_root COMMAND...     runs a command there, as root, with the network
 
 in_root() {
     DEBIAN_FRONTEND=noninteractive LC_ALL=C chroot "$root" "$@"
 }
 
-# From the mirror that this machine has this suite from, and through apt's proxy, if it has one; so does what is made.
+# From the mirror of this suite that this machine uses, and through apt's proxy, if there is one; the new root uses
+# the same.
 bare_debian() {
     local mirror proxy=
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $1" | head -n 1)

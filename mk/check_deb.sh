@@ -1,6 +1,6 @@
 #!/bin/bash
-# The packages in a fresh Debian: installed on nothing, used by an ordinary user, built against, and removed
-# without a trace. The root is made with debootstrap, in namespaces of its own, and gone at the end.
+# Tests the packages in a new Debian: installs them, uses them as an ordinary user, builds against them, and removes
+# them without a trace. The root is made with debootstrap, in namespaces of its own, and removed at the end.
 #   check_deb.sh DIRECTORY-OF-PACKAGES SUITE
 set -euo pipefail
 
@@ -34,19 +34,19 @@ complain() {
     exit 1
 }
 
-# quietly COMMAND...: its words only if it fails
+# quietly COMMAND...: prints the command's output only if it fails
 quietly() {
     "$@" > "$root.log" 2>&1 || { cat "$root.log" >&2; rm -f "$root.log"; complain "failed: $*"; }
     rm -f "$root.log"
 }
 
-# as_user SCRIPT: there, as an ordinary user, on a network of its own with nothing but lo
+# as_user SCRIPT: runs it there, as an ordinary user, on a network of its own with nothing but lo
 as_user() {
     timeout 120 unshare -n sh -c 'ip link set lo up && exec "$@"' - \
         chroot --userspec=1000:1000 "$root" env -i HOME=/tmp PATH=/usr/bin:/bin LC_ALL=C bash -euc "$1"
 }
 
-# Every file but what apt keeps for itself, and every package.
+# Lists every file except those that apt keeps for itself, and every package.
 everything() {
     in_root find / -xdev \( -path /proc -o -path /packages -o -path /var/lib/apt -o -path /var/cache \
         -o -path /var/log \) -prune -o -print | sort

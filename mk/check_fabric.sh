@@ -1,6 +1,6 @@
 #!/bin/bash
-# The provider matrix: what each of libfabric's providers offers here, then every test over each one
-# that can be used. One line for each provider and step: passed, FAILED or not available.
+# The provider matrix: the offers of each of libfabric's providers on this machine, then every test over each usable
+# provider. One line for each provider and step: passed, FAILED or not available.
 #   check_fabric.sh BUILD
 # MX_LIBFABRIC        another library than the installed one
 # LIBFABRIC_INCLUDE   the directory of its headers
@@ -16,12 +16,12 @@ failed=0
 mkdir -p "$logs"
 cd "$here" || exit 1
 
-# say PROVIDER STEP RESULT [DETAIL]
+# say PROVIDER STEP RESULT [DETAIL]: prints a line
 say() {
     printf '%-14s %-28s %-14s %s\n' "$1" "$2" "$3" "${4:-}"
 }
 
-# step PROVIDER NAME COMMAND...: its last line that looks like a tally is the detail.
+# step PROVIDER NAME COMMAND...: runs it; the last line with results is the detail
 step() {
     local provider=$1 name=$2 begin=$SECONDS log tally
     shift 2
@@ -35,7 +35,7 @@ step() {
     fi
 }
 
-# The numbers of tests that passed and failed, whatever ran them.
+# Prints the numbers of tests that passed and failed, of any test runner.
 sums() {
     awk '/^test result: / { passed += $4; failed += $6 }
          /^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$/ { passed += $1; failed += $3 }
@@ -50,7 +50,7 @@ rust() {
 echo
 mapfile -t usable < <("$mx_info" fabrics --usable)
 
-# The bindings and the fake need no provider.
+# The bindings and the simulated library need no provider.
 if [ -e "${LIBFABRIC_INCLUDE:-/usr/include}/rdma/fabric.h" ]; then
     step - "layouts against headers" rust -p libfabric-sys --test all layout::
 else
@@ -59,7 +59,7 @@ fi
 step - "bindings, loading" rust -p libfabric-sys --lib --test all --test processes
 step - "the fake provider" rust -p libfabric-fake
 step - "made-up hardware" rust -p mx-sys --test all endpoint::fabrics::
-# These go over the provider that is chosen, or over all there are.
+# These use the default provider, or all of them.
 step - "the port's own tests" rust -p mx-port-rdm --lib
 step "${usable[0]:--}" "endpoints" rust -p mx-sys -p mx-port-rdm --test all -- endpoint:: rdm:: \
     without_fabric:: --skip sim_rdm::
@@ -72,7 +72,7 @@ for provider in "${usable[@]}"; do
     step "$provider" "file server" "$here/programs/fileserver/check.sh" "$build" rdm
     unset MX_PROVIDER
 done
-# versions and data_sessions speak to the kernel's UDP themselves.
+# versions and data_sessions use the kernel's UDP themselves.
 datagrams=
 for test in $C_TESTS; do
     case $test in versions | data_sessions | fabric_mixed) ;; *) datagrams+=" $test" ;; esac

@@ -1,4 +1,4 @@
-# Sourced by the check.sh scripts, which are called with BUILD-DIRECTORY [PORTS]. `label` says what is being checked,
+# Sourced by the check.sh scripts, which are called with BUILD-DIRECTORY [PORTS]. `label` names the tested thing,
 # `server` is a process to end with the script; the script ends with "$passed passed, $failed failed".
 build=$(cd "$1" && pwd)
 ports=${2:-local tcp}
@@ -16,12 +16,12 @@ stop() {
 }
 trap 'stop; rm -rf "$work"' EXIT
 
-# A command with a time limit, or a function of this script.
+# Runs a command with a time limit, or a function of this script.
 run() {
     if declare -F "$1" > /dev/null; then "$@"; else timeout 60 "$@"; fi
 }
 
-# count STATUS NAME: how a check ended
+# count STATUS NAME: prints and counts how a check ended
 count() {
     if [ "$1" = 0 ]; then
         passed=$((passed + 1))

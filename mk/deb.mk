@@ -1,16 +1,16 @@
-# Debian packages, by Debian's own tools from debian/.
+# Debian packages, built with Debian's own tools from debian/.
 #
-#   deb        builds them into $(BUILD)/deb and has lintian look at them; what cargo has compiled is used
+#   deb        builds them into $(BUILD)/deb and has lintian check them; cargo's products are reused
 #   deb-arm64  for 64-bit Arm, with Debian's tools (mk/arm64.mk), into $(BUILD)/deb/arm64
 #   check-deb-arm64  runs the file server of those, emulated, and with this machine's
-#   check-deb  installs them in a fresh Debian 12, uses them there as an ordinary user, and removes them
+#   check-deb  installs them in a new Debian 12, uses them there as an ordinary user, and removes them
 #              without a trace: as root, with debootstrap and a Debian mirror. SUITE=trixie takes another one
 
 DEB_COMMANDS := dpkg-buildpackage dh lintian
 DEB_PACKAGES := dpkg-dev debhelper lintian
 SUITE        ?= bookworm
 
-# arm64, or nothing: this machine's.
+# arm64, or empty for this machine's architecture.
 DEB_ARCH     :=
 DEB_OUT      := $(BUILD)/deb$(DEB_ARCH:%=/%)
 DEB_ARM64    := $(BUILD)/deb/arm64
@@ -18,7 +18,7 @@ DEB_CARGO    := $(if $(DEB_ARCH),$(ARM64_RUST)/cargo,$(CARGO))
 
 .PHONY: deb deb-arm64 check-deb check-deb-arm64
 
-# -d: Build-Depends were looked after here, and may come from elsewhere.
+# -d: `deps` has checked Build-Depends already, and they may come from elsewhere.
 deb: $(if $(DEB_ARCH),arm64-deps)
 	@mk/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS) $(DEB_COMMANDS)" "$(DEPS_PACKAGES) $(DEB_PACKAGES)" "" $(DEB_CARGO)
 	@[ "$$(dpkg-parsechangelog -S Version)" = $(VERSION) ] || \
@@ -38,7 +38,7 @@ check-deb: deb
 deb-arm64:
 	$(MAKE) --no-print-directory deb DEB_ARCH=arm64
 
-# As check-arm64-files does, with what is in the packages.
+# As check-arm64-files does, with the programs of the packages.
 check-deb-arm64: deb-arm64
 	$(arm64_here) $(subst $(BUILD)/,$(BUILD)/check/,$(ARM64_BOTH))
 	rm -rf $(DEB_ARM64)/there && mkdir -p $(DEB_ARM64)/there

@@ -1,7 +1,7 @@
-# Programs and packages that the build needs. As root on Debian or Ubuntu they are installed, elsewhere named.
+# Programs and packages that the build needs. As root on Debian or Ubuntu they are installed, elsewhere listed.
 #
-# libfabric is never needed to build, only to test and run over rdm. MX_LIBFABRIC=file stands for
-# the library, LIBFABRIC_INCLUDE=directory for its headers.
+# libfabric is never needed to build, only to test and run over rdm. MX_LIBFABRIC=file stands for the library,
+# LIBFABRIC_INCLUDE=directory for its headers.
 
 RUST_MIN        := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DEPS_COMMANDS   := gcc g++ make pkg-config nm readelf

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what is missing to build and test, or says what to install.
+# Installs packages that are missing for build and tests, or lists them.
 #   deps.sh RUST_MIN "commands and files" "debian packages" "libfabric's packages, or nothing" CARGO
 set -eu
 
@@ -7,7 +7,7 @@ rust_min=$1 commands=$2 packages=$3 fabric_packages=$4 cargo=$5
 
 missing= fabric=
 for command in $commands; do
-    # Files that are no commands have a slash.
+    # Names with a slash are files, not commands.
     [ "$command" != "${command#*/}" ] && [ -e "$command" ] || PATH=$PATH:/sbin:/usr/sbin command -v "$command" >/dev/null || missing+=" $command"
 done
 # Headers have no command of their own.
@@ -19,7 +19,7 @@ if command -v gcc >/dev/null; then
     done
 fi
 
-# libfabric is loaded at run time: what counts is what the loader finds.
+# libfabric is loaded at run time, so it counts as present if the loader finds it.
 if [ -n "$fabric_packages" ]; then
     if [ ! -e "${MX_LIBFABRIC:-}" ] &&
         ! PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libfabric\.so\.1 '; then
@@ -50,7 +50,7 @@ fi
 wanted=
 [ -z "$missing" ] || wanted=" $packages"
 [ -z "$fabric" ] || wanted+=" $fabric_packages"
-# Debian 12's own cargo is 1.63. The one that its security updates carry for browsers is recent.
+# Debian 12's own cargo is 1.63. The one in its security updates for browsers is recent.
 [ -z "$rust" ] || wanted+=" cargo-web rustc-web rustfmt-web"
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

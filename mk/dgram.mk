@@ -1,18 +1,19 @@
-# The dgram port where its datagrams are harmed on purpose (MX_DGRAM_FAULTS): any machine, no root.
+# The dgram port with faults of its datagrams (MX_DGRAM_FAULTS): on any machine, without root.
 #
-#   dgram-check   part of check, which runs everything over dgram without harm: what a few seconds of
-#                 harm can find, and sessions that are met over TCP and move to libfabric's datagrams
-#   check-dgram   everything, at each of DGRAM_HARMS; the file server, and random programs
+#   dgram-check   part of check, which runs all tests over dgram without faults: those that find errors within
+#                 a few seconds of faults, and sessions that begin over TCP and move to libfabric's datagrams
+#   check-dgram   all tests, at each of DGRAM_HARMS; the file server, and random programs
 #
-# Every process harms what it receives, so both directions are harmed. Bad links between namespaces,
-# with their delays and queues, are check-net's.
+# Every process applies the faults to the datagrams that it receives, so both directions have them. check-net tests
+# bad links between namespaces, with their delays and queues.
 
 DGRAM_HARM   ?= loss=0.01,dup=0.01,reorder=0.02,corrupt=0.001,seed=7
 DGRAM_HARMS  ?= $(DGRAM_HARM) loss=0.05,dup=0.02,reorder=0.05,corrupt=0.005,seed=11
 # All kinds of messages, and the ends of connections.
 DGRAM_QUICK  := messages large calls threads testcalls cancel drop lifecycle
 DGRAM_FABRIC := messages large restart deaths secret
-# All but those that send nothing, and data_sessions, whose relay does the harm and which counts the warnings of a log.
+# All programs except those that send nothing, and data_sessions, whose relay makes the faults and which counts the
+# warnings of a log.
 DGRAM_TESTS  ?= $(filter-out layout header_cxx fabric strangers_fabric fabric_crowd data_sessions,$(C_TESTS_ALL))
 
 ifneq ($(filter dgram,$(PORTS)),)

@@ -2,11 +2,11 @@
 #
 #   make explore DEPTH=6              six steps in each exploration; without it as many as in check
 #   make explore DEPTH=+1             one more than in check
-#   make explore DEPTH=6 ONLY=crossed only those with this in their names
-#   THREADS=8                         on so many threads (default 2)
+#   make explore DEPTH=6 ONLY=crossed only explorations with this in their names
+#   THREADS=8                         on 8 threads (default 2)
 #
-# Each step more takes three to eight times as long with two nodes, six to fifteen times with three.
-# Reading an order that fails, and replaying it: testing/sim/README.md.
+# One more step takes three to eight times as long with two nodes, six to fifteen times with three. How to read and
+# replay an order that fails: testing/sim/README.md.
 
 .PHONY: explore
 

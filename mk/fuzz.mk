@@ -1,13 +1,14 @@
-# Hostile inputs, found by libFuzzer instead of drawn.
+# Hostile inputs that libFuzzer finds.
 #
 #   make fuzz TARGET=session MINUTES=5      datagram, session or endpoint
-#   make fuzz-save TARGET=session           what it found, minimised, to testing/fuzz/corpus
+#   make fuzz-save TARGET=session           adds inputs found, minimised, to testing/fuzz/corpus
 #
-# Inputs found lie in testing/fuzz/libfuzzer/corpus, those that failed in testing/fuzz/libfuzzer/artifacts; one of those is run again with
+# Inputs found are in testing/fuzz/libfuzzer/corpus, those that failed in testing/fuzz/libfuzzer/artifacts. To run one
+# of the latter again:
 #
 #   MX_FUZZ_INPUT=$PWD/testing/fuzz/libfuzzer/artifacts/session/... cargo test -p mx-fuzz --test saved session
 #
-# `check` runs the saved inputs, and some drawn at random, on any toolchain (testing/fuzz/tests/saved.rs).
+# `check` runs the saved inputs, and some random ones, on any toolchain (testing/fuzz/tests/saved.rs).
 
 .PHONY: fuzz fuzz-save fuzz-tools
 
@@ -32,6 +33,6 @@ fuzz: fuzz-tools
 	$(FUZZ_CARGO) run --fuzz-dir $(FUZZ_DIR) $(TARGET) $(FUZZ_DIR)/corpus/$(TARGET) testing/fuzz/corpus/$(TARGET) -- \
 	    -max_total_time=$$(($(MINUTES) * 60)) $(FUZZ_FLAGS)
 
-# Only what reaches something the saved ones do not.
+# Saves only inputs that reach code which the saved ones do not.
 fuzz-save: fuzz-tools
 	$(FUZZ_CARGO) run --fuzz-dir $(FUZZ_DIR) $(TARGET) testing/fuzz/corpus/$(TARGET) $(FUZZ_DIR)/corpus/$(TARGET) -- -merge=1 $(FUZZ_FLAGS)

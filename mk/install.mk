@@ -1,5 +1,5 @@
-# make install PREFIX=/usr/local DESTDIR=/tmp/stage; make uninstall with the same values. Without DESTDIR
-# the loader is told (mk/loader.sh).
+# make install PREFIX=/usr/local DESTDIR=/tmp/stage; make uninstall with the same values. Without DESTDIR the loader's
+# cache is updated (mk/loader.sh).
 
 PREFIX       ?= /usr/local
 DESTDIR      ?=
@@ -11,19 +11,19 @@ INSTALL_BIN  := $(PREFIX)/bin
 INSTALL_PC   := $(INSTALL_LIB)/pkgconfig
 INSTALL_DOC  ?= $(PREFIX)/share/doc/bmi_mx
 INSTALL_MAN  := $(PREFIX)/share/man
-# Plugins of Mercury: a folder for NA_PLUGIN_PATH.
+# Plugins of Mercury, in a folder for NA_PLUGIN_PATH.
 INSTALL_NA   := $(INSTALL_LIB)/mercury
 # Wireshark of the same prefix looks there.
 INSTALL_SHARK := $(INSTALL_LIB)/wireshark/plugins
 
-# Programs, when they have been built by their own parts.
+# Programs, if their own parts have built them.
 INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(PROGRAMS_BIN) $(MX_INFO)
 INSTALL_HDRS := $(wildcard include/*.h)
-# Those that configure scripts of MX programs look for, in a directory of their own.
+# Headers that configure scripts of MX programs look for, in a directory of their own.
 INSTALL_INTERNALS := $(wildcard include/mx_internals/*.h)
 INSTALL_DOCS := README.md CHANGELOG.md $(wildcard LICENSE*) $(wildcard docs/*.md) bench/RESULTS.md bench/results.svg
 
-# Pages, and links to them for all that their NAME sections list: page=link.
+# Pages, and links to them for all names in their NAME sections: page=link.
 MAN_PAGES    := $(sort $(wildcard docs/man/man?/*))
 MAN_DIRS     := $(notdir $(wildcard docs/man/man?))
 MAN_LINKS    := $(shell for page in docs/man/man3/*.3; do \
@@ -34,7 +34,7 @@ CHECK_TARGETS += man-check install-check static-check
 
 .PHONY: install uninstall install-check static-check man-check
 
-# Installed from $(LIBDIR), with the links the loader and the linker look for.
+# Installed from $(LIBDIR), with the links that the loader and the linker look for.
 define install_library
 install -m 755 $(LIBDIR)/$(realname) $(DESTDIR)$(INSTALL_LIB)/
 ln -sfn $(realname) $(DESTDIR)$(INSTALL_LIB)/$(soname)
@@ -79,8 +79,8 @@ install: all
 	done
 	@$(if $(DESTDIR),,mk/loader.sh '$(INSTALL_LIB)')
 
-# Only what install put there. In a prefix of its own the directories go too, when they are empty;
-# those of /usr and /usr/local belong to the system.
+# Removes only files of `install`. In a prefix of its own empty directories are removed too; those of /usr and
+# /usr/local belong to the system.
 uninstall:
 	rm -f $(foreach library,$(LIBRARIES),$(addprefix $(DESTDIR)$(INSTALL_LIB)/, \
 	    $(call realname,$(library)) $(call soname,$(library)) lib$(library).so lib$(library).a \
@@ -117,6 +117,6 @@ man-check: $(sort $(INSTALL_BINS)) mx-info-names
 install-check:
 	mk/install_check.sh $(BUILD) "$(MAKE)" "$(CC)" "$(CXX)"
 
-# The static libraries in programs that panic themselves.
+# Checks the static libraries in programs that panic themselves.
 static-check: lib
 	mk/static_check.sh $(LIBDIR) "$(CC)"

@@ -1,7 +1,6 @@
 #!/bin/bash
-# Installs into a directory of its own, compiles each header alone, builds programs against that with
-# pkg-config alone, in C and C++, shared and static, on each library and on both at once, runs them, and
-# uninstalls: nothing may be left.
+# Installs into a directory of its own, compiles each header alone, builds programs with pkg-config alone, in C and
+# C++, shared and static, with each library and with both, runs them, and uninstalls, after which nothing may remain.
 #   install_check.sh BUILD MAKE CC CXX
 set -eu
 
@@ -58,7 +57,7 @@ int main(void)
 }
 C
 
-# A message to oneself.
+# A program that sends a message to itself.
 cat > "$programs/myriexpress.c" <<'C'
 #include <mx_extensions.h>
 #include <mx_internals/mx__driver_interface.h>
@@ -111,7 +110,7 @@ int main(void)
 }
 C
 
-# The prefix is where it will be, not where it was staged: the sysroot is what differs.
+# The prefix is where the files will be, not where they were staged; the sysroot is the difference.
 config() {
     PKG_CONFIG_LIBDIR=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage pkg-config "$@"
 }
@@ -122,12 +121,12 @@ plugin=$(config --variable=plugindir libna_plugin_mx)/libna_plugin_mx.so
 nm -D --defined-only "$plugin" | grep -q ' na_mx_class_ops_g$' || complain "no table in $plugin"
 [ "$(nm -D --defined-only "$plugin" | wc -l)" = 1 ] || complain "$plugin exports more than its table"
 
-# runs PROGRAM: it ends well, and says the version
+# runs PROGRAM: it succeeds, and prints the version
 runs() {
     [ "$(LD_LIBRARY_PATH=$root/lib "$1")" = "$version" ] || complain "$1 does not run"
 }
 
-# check NAME PACKAGE...: NAME.c, linked against the shared libraries and the static ones
+# check NAME PACKAGE...: builds NAME.c with the shared libraries and with the static ones
 check() {
     local name=$1 package flags
     shift
@@ -154,7 +153,7 @@ check() {
         fi
     done
     runs "$programs/$name-static"
-    # And nothing shared at all. The linker warns of what such a program cannot load.
+    # Without any shared library. The linker warns of libraries that such a program cannot load.
     flags=$(config --static --cflags --libs "$@")
     # shellcheck disable=SC2086
     $cc -std=c99 -static -o "$programs/$name-alone" "$programs/$name.c" $flags \
@@ -165,7 +164,7 @@ check() {
     runs "$programs/$name-alone"
 }
 
-# A configure script includes a header alone, and passes NULL to what it declares.
+# A configure script includes a header alone, and passes NULL to its functions.
 for header in $(cd "$root/include" && find . -name '*.h' -printf '%P\n'); do
     printf '#include <%s>\nextern void *const nothing;\nvoid *const nothing = NULL;\n' "$header" \
         > "$programs/alone.c"
@@ -182,13 +181,13 @@ check bmi_mx_standalone bmi_mx_standalone
 check myriexpress myriexpress
 check both bmi_mx myriexpress
 
-# works PROGRAM OPTIONS...: it ends well; its words only if it does not
+# works PROGRAM OPTIONS...: it succeeds; its output is printed only if it does not
 works() {
     timeout 120 env -u LD_LIBRARY_PATH "$moved/bin/$@" >"$programs/said" 2>&1 ||
         complain "$*, elsewhere: $(cat "$programs/said")"
 }
 
-# lacks LIBRARY PROGRAM OPTIONS...: it fails, and says in one line which library it has not found, and where
+# lacks LIBRARY PROGRAM OPTIONS...: it fails, and prints in one line which library it did not find, and where
 lacks() {
     local library=$1
     shift
@@ -198,7 +197,7 @@ lacks() {
         complain "$* does not say that $library is not there: $(cat "$programs/said")"
 }
 
-# Wherever the prefix is, a program finds the libraries beside it.
+# A program finds the libraries beside it, wherever the prefix is.
 moved=$stage/elsewhere
 mv "$root" "$moved"
 works mx_pingpong --self -s 8 -N 10 -R 1

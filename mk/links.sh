@@ -1,10 +1,12 @@
 #!/bin/sh
-# Large messages over one data link and over four, in turns, where each TCP connection has a path of its own of RATE:
-# what a bond or equal-cost paths give whose hash puts no two of them on one path. For make bench-links; needs root, ip, tc, nft.
+# Large messages over one data link and over four, by turns, where each TCP connection has a path of its own of RATE:
+# like a bond or equal-cost paths whose hash puts no two connections on one path. For make bench-links; needs root,
+# ip, tc, nft.
 #
 #     mk/links.sh BINDIR LIBRARY [ROUNDS]
 #
-# The paths are classes of HTB in two namespaces. nftables numbers connections in the order in which they begin, and gives
+# The paths are classes of HTB in two namespaces. nftables numbers connections in the order in which they begin, and
+# gives each its class in both directions, so that random port numbers have no influence.
 # each its class in both directions, so that random port numbers decide nothing.
 set -eu
 
@@ -46,7 +48,7 @@ table ip links {
 END
 }
 
-# One run with $1 data links.
+# Makes one run with $1 data links.
 measure() {
     for name in $names; do
         ip netns add "$name"

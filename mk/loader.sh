@@ -1,6 +1,6 @@
 #!/bin/bash
-# After libraries were installed into a directory of this machine, or with --gone removed from it: the loader's
-# cache is brought up to date, or a line says what a person has to do.
+# Updates the loader's cache after libraries were installed into a directory of this machine, or with --gone removed
+# from it, or prints a line with the command that a person has to run.
 #   loader.sh [--gone] DIRECTORY
 set -eu
 
@@ -12,7 +12,7 @@ fi
 directory=$(realpath -m "$1")
 PATH=$PATH:/sbin:/usr/sbin
 
-# on_path: the loader looks there by itself
+# on_path: the loader searches that directory by itself
 on_path() {
     local known
     for known in $(ldconfig -N -X -v 2>/dev/null | sed -n 's/^\(\/[^:]*\):.*/\1/p'); do

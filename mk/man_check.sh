@@ -1,6 +1,6 @@
 #!/bin/bash
-# The man pages: they are free of mistakes, name every function of the headers and every option of the
-# programs, and refer to pages that exist.
+# Checks the man pages: they have no mistakes, name every function of the headers and every option of the programs,
+# and refer to pages that exist.
 #   man_check.sh MAN-DIRECTORY INCLUDE-DIRECTORY BIN-DIRECTORY
 set -euo pipefail
 
@@ -12,7 +12,7 @@ complain() {
     wrong=$((wrong + 1))
 }
 
-# The formatter's own complaints, where there is one.
+# Warnings of the formatter, if there is one.
 if command -v groff >/dev/null; then
     for page in "$man"/man?/*; do
         said=$(groff -mandoc -Tutf8 -ww -z "$page" 2>&1)
@@ -22,7 +22,7 @@ else
     echo "man-check: no groff, pages are not formatted"
 fi
 
-# The functions that the pages' NAME sections list.
+# The functions in the NAME sections of the pages.
 documented=$(awk '/^\.Sh/ { names = $2 == "NAME" } names && $1 == ".Nm" { print $2 }' "$man"/man3/*)
 functions=$(cat "$include"/myriexpress.h "$include"/mx_extensions.h "$include"/mx_io.h |
     grep -o '^[a-z][a-z_ *]*\bmx_[a-z_0-9]*(' | grep -v typedef | sed 's/.*\b\(mx_.*\)(/\1/' |
@@ -49,7 +49,7 @@ for page in "$man"/man1/*; do
     done
 done
 
-# Pages of ours that others point to.
+# Pages of ours to which others refer.
 while read -r name section; do
     [ -f "$man/man$section/$name.$section" ] || grep -qx "$name" <<< "$documented" ||
         complain "there is no $name($section)"

@@ -1,5 +1,5 @@
-# The programs for MX: mx_pingpong and mx_stream in C over the public headers, and those that look
-# at boards, endpoints and counters.
+# The programs for MX: mx_pingpong and mx_stream in C over the public headers, and mx_info for boards, endpoints and
+# counters.
 
 MX_PERF_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -pedantic -Iinclude -Iprograms
 MX_PERF_SRCS   := $(sort $(wildcard programs/mx_perf/*.c))
@@ -12,7 +12,7 @@ $(MX_PERF_BIN): $(BINDIR)/%: programs/%.c $(MX_PERF_SRCS) $(MX_PERF_HDRS) | lib
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(MX_PERF_CFLAGS) $(LDFLAGS) -o $@ $< $(MX_PERF_SRCS) -L$(LIBDIR) -lmyriexpress $(RPATH)
 
-# The program that looks, in Rust, and the names it had.
+# mx_info, in Rust, and its older names.
 MX_INFO := $(BINDIR)/mx_info
 
 BIN_TARGETS += mx-info-names
@@ -22,7 +22,7 @@ BIN_TARGETS += mx-info-names
 mx-info-names: $(MX_INFO)
 	@for name in $(MX_INFO_NAMES); do ln -sfn mx_info $(BINDIR)/$$name; done
 
-# All of them, at work: over each port, beside each other, and told nonsense.
+# Tests all of them: over each port, beside each other, and with invalid arguments.
 CHECK_TARGETS += mx-tools-check
 
 .PHONY: mx-tools-check

@@ -1,8 +1,8 @@
-# libmyriexpress, tested from C: cmocka programs under c_tests/mx/, each run once per port, with the
-# same support and runner as those of c_tests.mk.
+# libmyriexpress, tested from C: cmocka programs under c_tests/mx/, each run once per port, with the same support and
+# runner as those of c_tests.mk.
 #
 #   mx-check        all programs, all ports; the last line is "N passed, N failed"
-#   check-asan      takes them in too
+#   check-asan      runs them too
 #
 # MX_TESTS=name... chooses programs, PORT=local, tcp, rdm or dgram one port.
 
@@ -10,18 +10,18 @@ MX_TESTS_OUT     := $(BUILD)/c_tests/mx
 MX_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/mx/support/*.h) $(C_TESTS_HDRS) \
                     include/myriexpress.h $(wildcard include/mx_*.h include/mx_internals/*.h)
 MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
-# Of the two suites' support, and of this one's.
+# Support that both suites use, and this suite's own.
 MX_TESTS_SHARED  := pattern port memory limit workers stacks check ids world
 MX_TESTS_OWN     := party mx stacks
 # The functions of mx/support/stacks.c.
 MX_TESTS_WRAP    := $(shell sed -n 's/^\(LARGE\|SMALL\)(\(mx_[a-z_0-9]*\))$$/-Wl,--wrap=\2/p' $(C_TESTS_DIR)/mx/support/stacks.c)
 
 MX_TESTS_PLAIN   := ranks cancelled fork requests lifecycle args messages connect handler threads info names
-# With both libraries.
+# Programs with both libraries.
 MX_TESTS_BOTH    := together c_method
 MX_TESTS_ALL     := $(MX_TESTS_PLAIN) layout header_cxx $(MX_TESTS_BOTH)
 MX_TESTS         ?= $(MX_TESTS_ALL)
-# Not for the library, which names settings that it does not know.
+# Not for the library, which warns of settings that it does not know.
 unexport MX_TESTS
 
 CHECK_TARGETS    += mx-check
@@ -55,7 +55,7 @@ $(addprefix $(1)/mx/,$(MX_TESTS_PLAIN)): $(1)/mx/%: $(1)/mx/%.o \
     $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o)) | lib
 	$$(CC) $(2) $$(MX_TESTS_WRAP) -o $$@ $$^ $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
 
-# Both libraries, and the BMI suite's small host; -rdynamic as there.
+# Both libraries, and the small host of the BMI suite; -rdynamic as there.
 $(addprefix $(1)/mx/,$(MX_TESTS_BOTH)): $(1)/mx/%: $(1)/mx/%.o \
     $(addprefix $(1)/mx/support/,$(MX_TESTS_OWN:=.o)) \
     $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o) host.o op.o stacks_table.o ops_linked.o) | lib

@@ -1,7 +1,7 @@
 # libna_plugin_mx, tested from C without Mercury: cmocka programs under c_tests/na/, each run once per port.
 #
 #   na-check        all programs, all ports; the last line is "N passed, N failed"
-#   check-asan      takes them in too
+#   check-asan      runs them too
 #
 # PORT=local, tcp, rdm or dgram chooses a port.
 
@@ -12,8 +12,8 @@ CHECK_TARGETS   += na-check
 
 .PHONY: na-tests na-check na-check-asan
 
-# $(call na_tests_rules,DIRECTORY,FLAGS): objects of the suites' own, and of all suites' support (mk/c_tests.mk).
-# The plugin looks libna's functions up in the program: -rdynamic. It is opened by name.
+# $(call na_tests_rules,DIRECTORY,FLAGS): objects of the suite's own, and of the support of all suites
+# (mk/c_tests.mk). The plugin looks up libna's functions in the program, so -rdynamic. It is opened by name.
 define na_tests_rules
 $(1)/na/%.o: $(C_TESTS_DIR)/na/%.c $$(NA_TESTS_HDRS)
 	@mkdir -p $$(@D)

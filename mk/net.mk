@@ -1,5 +1,5 @@
-# Networks that are bad, cut and crowded, between namespaces: needs root, ip and tc, so it is no part
-# of check. Links are netem's where the kernel has it, else testing/shaper.
+# Bad, interrupted and crowded networks between namespaces. Needs root, ip and tc, so check-net is not part of check.
+# Links are netem's if the kernel has it, else testing/shaper.
 #
 #   check-net        NET_TESTS=net_links chooses programs, PORT=dgram one port
 #   check-networks   machines with several networks, and ones that change: part of check, skipped without root;
@@ -22,7 +22,7 @@ $(NET_PROGRAMS) $(addprefix $(C_TESTS_OUT)/,$(NETWORKS)): $(C_TESTS_OUT)/%: $(C_
     $(addprefix $(C_TESTS_OUT)/support/,$(C_TESTS_HOST:=.o) $(NET_SUPPORT:=.o) ops_linked.o) | lib
 	$(CC) -rdynamic -o $@ $^ $(C_TESTS_LINK) $(C_TESTS_LIBS)
 
-# The figures are what the programs print with four blanks before it.
+# The figures are the lines that the programs print with four leading blanks.
 check-net: lib examples $(BINDIR)/mx_shaper $(NET_PROGRAMS)
 	@export C_TESTS_LIMIT=1500 C_TESTS_SHAPER='$(abspath $(BINDIR))/mx_shaper' \
 	    C_TESTS_BIN='$(abspath $(BINDIR))'; \

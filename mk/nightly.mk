@@ -1,9 +1,9 @@
-# What takes hours: each night, and before a release.
+# Tests that take hours: each night, and before a release.
 #
-#   nightly   every part, whatever becomes of the others; the last line says how they went. PARTS=nightly-goodput chooses
+#   nightly   every part, even if others fail; the last line sums up. PARTS=nightly-goodput chooses
 #
-# Random tests with more seeds than `check` has, every order one step deeper, and on the release libraries all C programs over
-# all ports and random programs.
+# Random tests with more seeds than in `check`, explorations one step deeper, and with the release libraries all C
+# programs over all ports and random programs.
 
 # Parts that are other targets with values of their own.
 NIGHTLY_TARGETS := check-long c-check c-check-standalone mx-check check-asan nightly-soak nightly-goodput nightly-explore \
@@ -17,7 +17,7 @@ nightly: deps
 nightly-soak:
 	@$(MAKE) --no-print-directory soak SEEDS=5000
 
-# Goodput and shares are measured over few seeds: each takes seconds.
+# Goodput and shares are measured over few seeds, because each takes seconds.
 nightly-goodput:
 	@$(MAKE) --no-print-directory soak SEEDS=4 ONLY='goodput:: leaves_a_quarter'
 
@@ -27,8 +27,9 @@ nightly-explore:
 nightly-torture:
 	@$(MAKE) --no-print-directory torture MINUTES=10
 
-# All call all at the same instant: 16 servers in 100 rounds, also where the ends of TCP connections are swallowed (root), and 64
-# ranks of MX, a process each. One program at a time: each has as many processes as the machine can hold.
+# All call all at the same instant: 16 servers in 100 rounds, also with the ends of TCP connections swallowed (root),
+# and 64 ranks of MX, a process each. One program at a time, because each has as many processes as the machine can
+# hold.
 nightly-crowds: export C_TESTS_JOBS := 1
 nightly-crowds: export C_TESTS_LIMIT := 2000
 nightly-crowds:

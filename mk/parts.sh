@@ -1,22 +1,22 @@
 #!/bin/bash
-# Runs parts of a check, whatever becomes of each, and says at the end how they went.
+# Runs the parts of a check, even if some fail, and sums up at the end.
 #
-#   parts.sh NAME LOGS PART...     each is `$MAKE PART`; what it prints goes to LOGS/PART.log
+#   parts.sh NAME LOGS PART...     each is `$MAKE PART`; its output goes to LOGS/PART.log
 #
-# BESIDE   parts that run beside those after them; else one follows the other
+# BESIDE   parts that run beside those after them; the others run one after the other
 #
-# After a part's seconds stand those that it used of the processors. The last line is "NAME: all N parts passed",
-# or names the parts that failed, or those whose tests were all skipped.
+# Each part is listed with its seconds and its processor seconds. The last line is "NAME: all N parts passed", or
+# names the parts that failed, or those whose tests were all skipped.
 set -u
 name=$1 logs=$2
 shift 2
 mkdir -p "$logs"
 total=$# begun=$SECONDS failed=() skipped=() beside=()
 TIMEFORMAT='%U %S'
-# What runs beside does not hear of it otherwise.
+# Ends the parts that run beside, which otherwise get no signal.
 trap 'trap - TERM; kill 0' INT
 
-# run PART: how it went, and what it said if it failed, as LOGS/PART.result
+# run PART: writes its result, and its output if it failed, to LOGS/PART.result
 run() {
     local part=$1 log=$logs/$1.log start=$SECONDS used result tally
     if used=$({ time $MAKE --no-print-directory "$part" >"$log" 2>&1; } 2>&1); then
@@ -24,13 +24,13 @@ run() {
     else
         result=FAILED
     fi
-    # A suite's last line counts its tests.
+    # The last line of a suite counts its tests.
     tally=$(tail -n 1 "$log" | grep -E '[0-9]+ (passed|pages)' | cut -c1-60)
     [[ $result:$tally != "ok:0 passed, 0 failed, "* ]] || result=skipped
     {
         printf '%-7s %5d s %5.0f s  %s\n' "$result" $((SECONDS - start)) "$(awk '{ print $1 + $2 }' <<<"$used")" "$tally"
         if [ "$result" = FAILED ]; then
-            # Which tests, wherever in the log they are; then how it ended.
+            # The names of the failed tests, wherever in the log they are; then the end of the log.
             echo "        what failed, and the last lines of $log:"
             {
                 grep -A 12 -E '^FAIL |^---- .* stdout ----|panicked at|^error' "$log" | head -n 60
@@ -42,7 +42,7 @@ run() {
     [ "$result" != FAILED ]
 }
 
-# begins NUMBER PART, ended STATUS PART: together a line
+# begins NUMBER PART, ended STATUS PART: together print a line
 begins() {
     printf '[%2d/%d] %-20s ' "$1" "$total" "$2"
 }
@@ -81,7 +81,7 @@ if [ ${#failed[@]} -eq 0 ] && [ ${#skipped[@]} -gt 0 ]; then
 elif [ ${#failed[@]} -eq 0 ]; then
     echo "$name: all $total parts passed, $((SECONDS - begun)) s"
 else
-    # Once more, for a reader who sees only the last lines.
+    # Repeated for a reader who sees only the last lines.
     for part in "${failed[@]}"; do
         grep -h -E '^FAIL |^ +[a-z].*, (side|director)|^test .*FAILED$|panicked at|^error' "$logs/$part.log" |
             head -n 12 | cut -c1-200 | sed "s/^/  $part: /"

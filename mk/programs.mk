@@ -1,5 +1,5 @@
-# The C file server and its client: once with dlopen, once linked through pkg-config. Remote procedure calls
-# over the stand-alone BMI: with a loader, and with BMI=prefix (bmi.h in include, libbmi in lib) over that library.
+# The C file server and its client: once with dlopen, once linked through pkg-config. Remote procedure calls over the
+# stand-alone BMI: with a loader, and with BMI=prefix (bmi.h in include, libbmi in lib) over that library.
 
 PROGRAMS_DIR    := programs/fileserver
 PROGRAMS_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -Iinclude
@@ -31,7 +31,7 @@ $(BUILD)/examples/bmi_rpc-host: programs/rpc/bmi_rpc.c $(BMI)/include/bmi.h | li
 	$(CC) $(CFLAGS) -std=c11 -O2 -g -Wall -Wextra -Werror -I$(BMI)/include -o $@ $< -L$(BMI)/lib -lbmi \
 	    -L$(LIBDIR) -lbmi_mx_standalone -Wl,-rpath,$(BMI)/lib:$(abspath $(LIBDIR))
 
-# The flags come from pkg-config only, through a .pc file that points into the build directory.
+# The flags come only from pkg-config, through a .pc file that points into the build directory.
 $(BUILD)/examples/bmi_mx.pc: pkgconfig/bmi_mx.pc.in | lib
 	@mkdir -p $(@D)
 	sed -e 's|@PREFIX@|$(CURDIR)|' -e 's|@LIBDIR@|$(abspath $(LIBDIR))|' \
@@ -48,8 +48,8 @@ examples-check: lib examples
 	programs/rpc/check.sh $(BUILD) '$(PORTS)'
 	programs/mercury/check.sh $(BUILD) '$(PORTS)' '$(CC)'
 
-# The main job: a real file there and back, over shared memory and over TCP, or over what PORT=
-# says. FILE= names one.
+# The example: a file that is copied both ways, over shared memory and over TCP, or over the ports in PORT=. FILE=
+# names a file.
 run: PORTS := $(or $(PORT),local tcp)
 run: LIBRARIES := bmi_mx
 run: deps lib $(BINDIR)/bmi_fileserver $(BINDIR)/bmi_cp

@@ -1,4 +1,4 @@
-# The short tests, while a change is being made.
+# The short tests, for use while a change is being made.
 #
 #   quick      formatting, lints, header, unit tests, those of the endpoint, three C programs over local
 
@@ -12,7 +12,7 @@ quick: deps fmt clippy header-check
 	@echo "quick: left out are the other libraries, ports and C programs, integration tests, rustdoc, examples and tools;"
 	@echo "quick: make check and make check-long run them all"
 
-# The table of CONTRIBUTING.md, from clean clones. TARGETS="run .ci/run" chooses.
+# Prints the table of CONTRIBUTING.md, from clean clones. TARGETS="run .ci/run" chooses.
 .PHONY: times
 
 times:

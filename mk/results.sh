@@ -1,5 +1,5 @@
 #!/bin/bash
-# Writes what `make bench` has measured into its part of a page, with the machine and the commit.
+# Writes the output of `make bench` into its part of a page, with the machine and the commit.
 #   results.sh TABLE PAGE
 set -eu
 

@@ -1,9 +1,9 @@
-# A real RDMA device without one: soft-RoCE of Debian 12's kernel, in a virtual machine (testing/rxe).
+# An RDMA device in software: soft-RoCE of Debian 12's kernel, in a virtual machine (testing/rxe).
 #
-#   check-rxe     RXE_PARTS='files killed' chooses parts (testing/rxe/check.sh), RXE_SET='FI_UNIVERSE_SIZE=32' sets more in its
-#                 environment. Without KVM the processor is emulated, and it takes tens of minutes
+#   check-rxe     RXE_PARTS='files killed' chooses parts (testing/rxe/check.sh), RXE_SET='FI_UNIVERSE_SIZE=32' sets more in
+#                 its environment. Without KVM the processor is emulated, and it takes tens of minutes
 #   check-rxe-net check-net in the same machine, whose kernel has netem: NET_TESTS, PORT
-#   rxe-syntax    the scripts alone: part of check
+#   rxe-syntax    only the syntax of the scripts: part of check
 #
 # The image is made once, by root, with a Debian mirror: half a gigabyte in $(RXE).
 
@@ -11,7 +11,7 @@ RXE          := $(BUILD)/rxe
 RXE_COMMANDS := qemu-system-x86_64 debootstrap mke2fs
 RXE_PACKAGES := qemu-system-x86 debootstrap e2fsprogs
 RXE_LIMIT    ?= 7200
-# All of it runs as slowly as the processor is emulated.
+# Everything is as slow as the emulated processor.
 RXE_SLOWER   ?= 3
 RXE_PARTS    ?=
 RXE_SET      ?=

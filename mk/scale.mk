@@ -1,9 +1,9 @@
 # A server and thousands of clients.
 #
-#   bench-scale   what each costs, and whether it slows others down: a table.
+#   bench-scale   the cost of each client, and whether it slows others down: a table.
 #                 BENCH_FLAGS="--peers 1,1000 --repeats 3"
 #   scale-test    the test of check
-#   check-scale   the same optimised: CLIENTS=10000, and how long it took
+#   check-scale   the same optimised: CLIENTS=10000, with the time taken
 
 CLIENTS ?= 10000
 
@@ -14,7 +14,7 @@ bench-scale: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf scale --library $(LIBDIR)/libbmi_mx.so \
 	    $(BENCH_FLAGS) | tee $(BUILD)/bench/scale.txt
 
-# Beside its clients the C programs of check get a thirtieth of their speed, and give up.
+# Beside these clients, check's C programs would run at a thirtieth of their speed and give up.
 scale-test:
 	$(CARGO) test -p bmi_mx_crowd --no-fail-fast
 

@@ -1,12 +1,12 @@
-# Random programs on the simulated network, more of them than `make check` runs.
+# Random programs on the simulated network, more of them than in `make check`.
 #
-#   make soak SEEDS=20000           so many, from SIM_FIRST (default 1)
-#   make soak SEED=17               only that one, with the log of a failure
-#   make soak SEEDS=4 ONLY=goodput  those of mx-proto's scenarios that have this in their names
+#   make soak SEEDS=20000           20000 of them, from SIM_FIRST (default 1)
+#   make soak SEED=17               only this one, with the log of a failure
+#   make soak SEEDS=4 ONLY=goodput  only mx-proto's scenarios with this in their names
 #
-# First the whole method (testing/method/sim/random.rs), then what mx-proto's own scenarios do on every
-# network of the simulator, then ports over datagrams with any mixture of faults. At the end: how often each move between states of peers, and of
-# operations, was made.
+# First the whole method (testing/method/sim/random.rs), then mx-proto's own scenarios on every network of the
+# simulator, then ports over datagrams with any mixture of faults. At the end: how often each move between states of
+# peers, and of operations, was made.
 
 .PHONY: soak
 

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Links the static libraries into hosts in C and Rust, beside each other and beside another Rust archive, and has every part of
-# the program panic and catch its panic: each needs exception tables and a personality routine of its own.
+# Links the static libraries into hosts in C and Rust, together and with another Rust archive. Every part of the
+# program panics and catches its panic, for which each needs exception tables and a personality routine of its own.
 #
 #   static_check.sh LIBDIR CC [RUSTC]
 #
-# The libraries panic in Rust's std, which takes for granted that the clock can be read: the program's clock_gettime fails when told to.
+# The libraries panic in Rust's std, which relies on a readable clock: the program's clock_gettime fails on request.
 set -eu
 
 libdir=$(cd "$1" && pwd) cc=$2 rustc=${3:-rustc}
@@ -19,7 +19,7 @@ complain() {
     exit 1
 }
 
-# libraries_catch() is true if each library linked has caught a panic of its own.
+# libraries_catch() is true if each linked library has caught a panic of its own.
 cat > calls.c <<'C'
 #define _GNU_SOURCE
 #ifdef WITH_bmi_mx
@@ -107,7 +107,7 @@ fn main() {
 }
 RUST
 
-# try PROGRAM COMMAND...: the command links it, and it ends well
+# try PROGRAM COMMAND...: the command links it, and it succeeds
 try() {
     local program=$1
     shift
@@ -118,7 +118,7 @@ try() {
 
 "$rustc" --edition 2024 --crate-type staticlib -o libforeign.a foreign.rs
 private=(-lpthread -lm -ldl -lutil -lrt)
-# Which one comes first decides whose names the others would have got.
+# With a clash, the order would decide whose names the others get.
 for libraries in 'bmi_mx myriexpress' 'myriexpress bmi_mx_standalone'; do
     name=${libraries// /+}
     archives=() with=() rust=()

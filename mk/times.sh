@@ -1,10 +1,10 @@
 #!/bin/bash
-# How long the targets of the Makefile take from a clean clone of this commit, with what cargo has downloaded.
+# Measures the targets of the Makefile from a clean clone of this commit, with cargo's downloads already there.
 #
-#   times.sh WORK [TARGET...]   default: run all quick check; each in a clone of its own but quick, which is asked
-#                               again where check or all has been. .ci/run is a target, too
+#   times.sh WORK [TARGET...]   default: run all quick check; each in a clone of its own, except quick, which uses
+#                               that of the target before. .ci/run is a target, too
 #
-# Prints a table for CONTRIBUTING.md: seconds, and how often a crate was compiled.
+# Prints a table for CONTRIBUTING.md: seconds, and the number of compiled crates.
 set -eu
 work=$1
 shift
@@ -25,7 +25,7 @@ for target in "$@"; do
     log=$work/$(basename "$target").log
     case $target in
     .ci/run) command=(.ci/run) ;;
-    # Once built, which check does not count for.
+    # Measured when it has been built once, which check does not do.
     quick) command=(make quick) && (cd "$clone" && make quick >/dev/null 2>&1) || true ;;
     *) command=(make "$target") ;;
     esac

@@ -1,8 +1,8 @@
 # Random programs on real processes: testing/torture.
 #
 #   torture         MINUTES=n over PORT, or over each in turn, from SEED on (default: the time of day)
-#                   PROGRAMS=n, SHAPE=name: so many, of that shape. A failure prints the command that
-#                   repeats it; what the nodes did last is in $(BUILD)/torture.
+#                   PROGRAMS=n, SHAPE=name: n programs of that shape. A failure prints the command that
+#                   repeats it; the last actions of the nodes are in $(BUILD)/torture.
 #   torture-check   the first seeds for a few seconds on each port
 
 BIN_TARGETS   += $(BINDIR)/bmi_mx_torture

@@ -1,6 +1,6 @@
-# Wireshark's view of the protocol: wireshark/mx.lua.
+# Wireshark's dissector of the protocol: wireshark/mx.lua.
 #
-#   dissector-check   every kind of packet, the fuzzers' corpus, and a capture of the file server at work (as root):
+#   dissector-check   every kind of packet, the fuzzers' corpus, and a capture of the file server (as root):
 #                     part of check
 
 CHECK_TARGETS += dissector-check

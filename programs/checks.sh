@@ -1,8 +1,8 @@
-# Sourced by the examples' check.sh: a server, and what its clients must do.
+# Sourced by the examples' check.sh: starts a server, and checks clients.
 . "$(dirname "${BASH_SOURCE[0]}")/../mk/checks.sh"
 export LD_LIBRARY_PATH="$build/lib"
 
-# launch COMMAND...: a server; false if it has not said that it is serving
+# launch COMMAND...: starts a server; false if it has not printed that it is serving
 launch() {
     : > "$work/log"
     "$@" > "$work/log" 2>&1 &
@@ -16,14 +16,14 @@ launch() {
     return 1
 }
 
-# The server ends, and well.
+# The server ends with success.
 ended() {
     check "the server stops in order" bash -c "kill $server; tail --pid=$server -f /dev/null"
     wait "$server" || { failed=$((failed + 1)); echo "FAIL $label: exit status"; cat "$work/log"; }
     server=
 }
 
-# refused NAME TEXT COMMAND...: the command must fail and say TEXT
+# refused NAME TEXT COMMAND...: the command must fail and print TEXT
 refused() {
     local name=$1 text=$2
     shift 2

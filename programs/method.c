@@ -8,7 +8,7 @@
 #ifndef METHOD_LINKED
 #include <dlfcn.h>
 
-/* Where the loader looks for a name, as it says: one line. */
+/* Prints where the loader looks for a name, in one line. */
 static void say_directories(void)
 {
     Dl_serinfo head, *info;
@@ -31,7 +31,7 @@ const struct bmi_method_ops *method_open(const char *program)
     (void)program;
     return &bmi_mx_ops;
 #else
-    /* A caller with fewer rights than this process does not choose its code. */
+    /* A caller with fewer rights than this process must not choose its code. */
     const char *library = secure_getenv("BMI_MX_LIBRARY");
     if (library == NULL)
         library = METHOD_LIBRARY;

@@ -1,10 +1,10 @@
 /*
- * Getting hold of the BMI method, the two ways a C program can:
+ * Loading the BMI method, in the two ways that a C program has:
  *
  *   default                 dlopen("libbmi_mx.so") and dlsym("bmi_mx_ops"), as a host with plug-ins
  *   -DMETHOD_LINKED         linked through pkg-config, as a host that names the library
  *
- * With -DMETHOD_STANDALONE it is libbmi_mx_standalone, with the stand-alone BMI's table.
+ * -DMETHOD_STANDALONE selects libbmi_mx_standalone, with the stand-alone BMI's table.
  */
 #ifndef EXAMPLES_METHOD_H
 #define EXAMPLES_METHOD_H
@@ -17,10 +17,10 @@
 #define METHOD_LIBRARY "libbmi_mx.so.0"
 #endif
 
-/* Prints why and returns NULL when the method cannot be had. */
+/* Returns the method's table. If it cannot be loaded, prints why and returns NULL. */
 const struct bmi_method_ops *method_open(const char *program);
 
-/* The text of a negative BMI error code; a static buffer for codes it does not know. */
+/* Returns the text of a negative BMI error code; for unknown codes a static buffer. */
 const char *method_error(int code);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * mx_pingpong: how long a message takes, as half of a round trip.
+ * mx_pingpong: latency of a message, as half of a round trip.
  *
  *   this side    ---- DATA ---->    other side        both poll with mx_test, or sleep in mx_wait (-w)
  *                <--- DATA -----
  *
- * Over the public headers only. mx_perf/ has what it shares with mx_stream.
+ * Uses the public headers only. mx_perf/ contains what it shares with mx_stream.
  */
 #include "mx_perf/measure.h"
 
@@ -17,7 +17,7 @@ static uint32_t count(uint32_t size)
     return rounds < 4 ? 4 : rounds > 2000 ? 2000 : rounds;
 }
 
-/* One round trip. */
+/* Makes one round trip. */
 static const char *round_trip(struct session *session, struct ring *buffers, uint32_t n)
 {
     const struct plan *plan = &session->plan;
@@ -31,7 +31,7 @@ static const char *round_trip(struct session *session, struct ring *buffers, uin
     if (error == NULL)
         error = link_post_send(&session->link, ping, plan->size, session->peer,
                                MATCH_DATA | plan->id, sent);
-    /* First the send: a large one notices at once that the other side is gone. */
+    /* Waits for the send first: a large one notices at once that the other side is gone. */
     if (error == NULL)
         error = link_finish(&session->link, sent, plan->size);
     if (error == NULL)
@@ -41,7 +41,7 @@ static const char *round_trip(struct session *session, struct ring *buffers, uin
     return error;
 }
 
-/* An error ends the process, and with it whatever is under way. */
+/* Makes the round trips of one repeat. An error ends the process, with everything under way. */
 static const char *repeat(struct session *session, double *seconds)
 {
     struct ring buffers;

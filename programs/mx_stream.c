@@ -1,10 +1,10 @@
 /*
- * mx_stream: how much goes one way, with many messages under way at once.
+ * mx_stream: bandwidth in one direction, with many messages under way at a time.
  *
- *   this side    ---- DATA DATA DATA ---->    other side     up to -W of them at once
+ *   this side    ---- DATA DATA DATA ---->    other side     up to -W of them at a time
  *                <------ ANSWER ----------    when all have arrived
  *
- * Over the public headers only. mx_perf/ has what it shares with mx_pingpong.
+ * Uses the public headers only. mx_perf/ contains what it shares with mx_pingpong.
  */
 #include "mx_perf/measure.h"
 
@@ -17,7 +17,7 @@ static uint32_t count(uint32_t size)
     return messages < 16 ? 16 : messages > 20000 ? 20000 : messages;
 }
 
-/* An error ends the process, and with it whatever is under way. */
+/* Sends the messages of one repeat. An error ends the process, with everything under way. */
 static const char *repeat(struct session *session, double *seconds)
 {
     const struct plan *plan = &session->plan;

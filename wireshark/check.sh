@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mx.lua on packets of every kind, on a capture of the file server at work, and on nonsense.
+# Tests mx.lua on packets of every kind, on a capture of the running file server, and on nonsense.
 #   check.sh BUILD-DIRECTORY [PORTS]  ends with the line 'N passed, M failed'
 set -uo pipefail
 
@@ -13,7 +13,7 @@ shark() {
     HOME=$work tshark -X "lua_script:$here/mx.lua" "$@" 2>> "$work/errors"
 }
 
-# le BYTES NUMBER: in hexadecimal, little endian
+# le BYTES NUMBER: prints it in hexadecimal, little endian
 le() {
     local text at=0
     text=$(printf '%0*x' $((2 * $1)) "$2")
@@ -23,14 +23,14 @@ le() {
     done
 }
 
-# packet KIND WORD LENGTH AUX [BODY]: with 7 credits, 9 wanted, slots 0x21, epoch 5
+# packet KIND WORD LENGTH AUX [BODY]: prints a packet with 7 credits, 9 wanted, slots 0x21, epoch 5
 packet() {
     local body=${5:-}
     le 1 "$1"; printf 054d58
     le 4 $((${#body} / 2)); le 8 "$2"; le 4 "$3"; le 4 "$4"; le 4 7; le 4 $((0x21000009)); printf '%s' "$body"
 }
 
-# capture FILE KIND HEX...: a file with these, as TCP (-T) or UDP (-u) payloads
+# capture FILE KIND HEX...: writes a file with these as TCP (-T) or UDP (-u) payloads
 capture() {
     local file=$1 kind=$2
     shift 2
@@ -41,7 +41,7 @@ capture() {
     done | sed '/^I$/d' | text2pcap -q "$kind" 50000,14003 - "$file" 2>> "$work/errors"
 }
 
-# fields FILE FILTER FIELD=VALUE...: what tshark finds in it
+# fields FILE FILTER FIELD=VALUE...: tshark finds these in it
 fields() {
     local file=$1 filter=$2 names=() wanted=() got field
     shift 2
@@ -113,7 +113,7 @@ kind 'mx.kind == 24' mx.region=0x0000000000000033 mx.offset=4096 mx.attempt=7 mx
     mx.wanted_length=65536 mx.data_link=2 mx.region_offset=300 mx.length=70000
 kind 'mx.kind == 25' mx.region=0x0000000000000034 mx.length=80000 mx.send_id=0x0000000000000016 mx.region_offset=301
 
-# Nonsense: what the fuzzers keep, as datagrams and behind a preamble.
+# Nonsense: the saved inputs of the fuzzers, as datagrams and behind a preamble.
 survives() {
     local hex files=("$top"/testing/fuzz/corpus/*/*) all=()
     [ ${#files[@]} -gt 100 ] || return 1
@@ -131,7 +131,7 @@ survives() {
 }
 check 'nonsense' survives
 
-# The file server at work, in a network of its own.
+# A capture of the file server, in a network of its own.
 at_work() {
     local port=$1
     head -c 3000000 /dev/urandom > "$work/file"

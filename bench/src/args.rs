@@ -88,25 +88,25 @@ named! {
 /// The role of a process that another one of this program has started.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Role {
-    /// Serves measurements until told to stop.
+    /// Serves measurements until it is told to quit.
     Peer { address: String },
     /// Serves measurements through libmyriexpress.
     MxPeer,
-    /// Says something to a server, and nothing more.
+    /// Sends a message to a server, and is idle afterwards.
     Idler { server: String },
     /// A side of a libfabric reference: 0 or 1.
     FabricSide { side: usize },
     /// A side of the UCX reference: 0 or 1.
     UcxSide { side: usize },
-    /// The process whose instructions are counted, under callgrind.
+    /// Process whose instructions are counted, under callgrind.
     Counted { subject: Subject },
-    /// Its peer.
+    /// Peer of the counted process.
     CountedPeer { subject: Subject, address: String },
     /// Many clients of a server.
     Crowd { server: String },
-    /// The server of such clients.
+    /// Server of those clients.
     CrowdServer { address: String },
-    /// A side of a busy stream: server or client, and which way it goes.
+    /// A side of a busy stream: server or client, and the stream's direction.
     BusySide {
         side: String,
         place: String,
@@ -192,7 +192,7 @@ pub(crate) struct Args {
     /// Do not pin the processes to cores
     #[arg(long = "no-pin", action = clap::ArgAction::SetFalse, global = true)]
     pub(crate) pin: bool,
-    // With 2000 there is a limit for how long connecting takes.
+    // Connecting 2000 clients has a time limit.
     /// scale: numbers of clients
     #[arg(
         long,
@@ -215,7 +215,7 @@ pub(crate) enum What {
 }
 
 impl Args {
-    /// Reads the command line.
+    /// Parses the command line.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<(Self, What), Error> {
         let mut args = Self::try_parse_from(words)?;
         args.provider = args
@@ -253,13 +253,13 @@ impl Args {
         if let Some(test) = tests.iter().find(|test| !lists(test)) {
             return Err(format!("{} is not measured in pieces", test.name()));
         }
-        // The number by itself, whatever the sizes.
+        // Checks the number of pieces by itself, whatever the sizes.
         Layout::new(usize::MAX, self.pieces)?;
         let mut sizes = self.sizes.iter().flatten();
         sizes.try_for_each(|size| Layout::new(*size, self.pieces).map(drop))
     }
 
-    /// The ports to measure.
+    /// Returns the ports to measure.
     pub(crate) fn ports(&self) -> Vec<Port> {
         self.port
             .map_or_else(|| Port::ALL.to_vec(), |port| vec![port])
@@ -285,7 +285,7 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| format!("'{text}' is no percentage"))
 }
 
-/// `8`, `64K` or `4M`; at most 1 GiB.
+/// Parses `8`, `64K` or `4M`; at most 1 GiB.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 1 << 10),

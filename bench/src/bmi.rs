@@ -1,4 +1,4 @@
-//! The method as the measurements use it: one context, and what a test call fills in.
+//! The method as the measurements use it: one context, and the arrays of a test call.
 
 use crate::buffer::Buffer;
 use crate::messages::Messages;
@@ -67,8 +67,8 @@ impl Bmi {
         unsafe { self.method.post(&post) }
     }
 
-    /// Appends what has ended. Sleeps up to `idle_ms` when nothing has, or until an unexpected
-    /// message arrives.
+    /// Appends operations that have ended. Without any it sleeps up to `idle_ms`, or until an
+    /// unexpected message arrives.
     pub(crate) fn completions(&self, idle_ms: i32, out: &mut Vec<Done>) -> Result<(), String> {
         let results = &mut self.results.borrow_mut();
         out.extend(self.method.test(CONTEXT, idle_ms, results)?);
@@ -76,7 +76,7 @@ impl Bmi {
     }
 }
 
-/// Whether it is complete already.
+/// Returns whether the operation is complete already.
 #[inline]
 fn complete(posted: Posted) -> Result<bool, String> {
     match posted {
@@ -86,7 +86,7 @@ fn complete(posted: Posted) -> Result<bool, String> {
     }
 }
 
-/// A message's memory, as the calls take it.
+/// Returns a message's memory as the calls take it.
 #[inline]
 fn memory(data: &Buffer) -> Memory {
     let (starts, sizes) = data.list();

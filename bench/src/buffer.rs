@@ -1,37 +1,37 @@
-//! The memory of a message: one piece, or a list of pieces as a program has them that sends every n-th
+//! The memory of a message: one piece, or a list of pieces, as of a program that sends every n-th
 //! row of a matrix.
 //!
 //! ```text
 //!   one allocation    [ piece ] 64 B [ piece ] 64 B [ piece ] ...    N pieces, one gap fewer
 //! ```
 //!
-//! Pieces are of equal size; where that does not go, the first ones have a byte more.
+//! Pieces have equal sizes; if the size cannot be divided, the first ones have a byte more.
 //!
-//! Owns: the memory, and where the pieces lie.
-//! Out of scope: who sends it (see `messages`, `reference`).
+//! Owns: the memory, and the positions of the pieces.
+//! Out of scope: sending it (see `messages`, `reference`).
 
 use libc::c_void;
 
-/// The most pieces of a message.
+/// Maximum number of pieces of a message.
 pub(crate) const MOST_PIECES: usize = 1 << 16;
-/// Between two pieces: neither touches the other's cache line.
+/// Gap between two pieces, so that they share no cache line.
 const GAP: usize = 64;
 
-/// The size of a message, and the number of its pieces.
+/// Size of a message, and number of its pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     pub(crate) size: usize,
-    /// `None`: one buffer, posted without a list.
+    /// Number of pieces; `None`: one buffer, posted without a list.
     pub(crate) pieces: Option<usize>,
 }
 
 impl Layout {
-    /// A message in one buffer.
+    /// Returns the layout of a message in one buffer.
     pub(crate) const fn whole(size: usize) -> Self {
         Self { size, pieces: None }
     }
 
-    /// An error says why there is no such message: every piece has a byte at least.
+    /// Returns the layout, or an error if there are more pieces than bytes.
     pub(crate) fn new(size: usize, pieces: Option<usize>) -> Result<Self, String> {
         match pieces {
             Some(n) if !(1..=MOST_PIECES).contains(&n) => Err(format!(
@@ -45,7 +45,7 @@ impl Layout {
 
 /// A message's memory.
 pub(crate) struct Buffer {
-    /// Used through `starts` only.
+    /// Accessed through `starts` only.
     _memory: Vec<u8>,
     starts: Vec<*mut c_void>,
     sizes: Vec<i64>,
@@ -53,7 +53,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Full of ones: memory of zeros is there only when it is written to, which would be measured.
+    /// Allocates a buffer full of ones: pages of zeros would be mapped at the first write, which
+    /// would be measured.
     pub(crate) fn new(layout: Layout) -> Self {
         let count = layout.pieces.unwrap_or(1);
         let (size, longer) = (layout.size / count, layout.size % count);
@@ -77,18 +78,18 @@ impl Buffer {
         }
     }
 
-    /// Bytes of the message.
+    /// Returns the size of the message in bytes.
     pub(crate) fn size(&self) -> usize {
         self.layout.size
     }
 
-    /// Whether it is to be sent and received as a list.
+    /// Returns whether the message is sent and received as a list.
     #[inline]
     pub(crate) fn is_list(&self) -> bool {
         self.layout.pieces.is_some()
     }
 
-    /// The message, if it is not a list.
+    /// Returns the message, unless it is a list.
     #[inline]
     pub(crate) fn whole(&self) -> Option<&[u8]> {
         if self.is_list() {
@@ -97,7 +98,7 @@ impl Buffer {
         self.pieces().next()
     }
 
-    /// The bytes of a message in one buffer, to be written to.
+    /// Returns the bytes of a message in one buffer, for writing.
     #[inline]
     pub(crate) fn whole_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_list() {
@@ -106,13 +107,13 @@ impl Buffer {
         self.pieces_mut().next()
     }
 
-    /// Where the pieces are, and the length of each, as the calls with lists take them.
+    /// Returns addresses and lengths of the pieces, as the calls with lists take them.
     #[inline]
     pub(crate) fn list(&self) -> (&[*mut c_void], &[i64]) {
         (&self.starts, &self.sizes)
     }
 
-    /// The pieces.
+    /// Returns the pieces.
     #[inline]
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let pieces = self.starts.iter().zip(&self.sizes);
@@ -120,7 +121,7 @@ impl Buffer {
         pieces.map(|(at, len)| unsafe { std::slice::from_raw_parts(at.cast(), *len as usize) })
     }
 
-    /// The pieces, to be written to.
+    /// Returns the pieces, for writing.
     #[inline]
     pub(crate) fn pieces_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let pieces = self.starts.iter().zip(&self.sizes);
@@ -134,7 +135,7 @@ pub(crate) mod unit {
     use super::*;
 
     impl Buffer {
-        /// Bytes that tell each place in the message from the others near it.
+        /// Fills in bytes that differ between neighbouring positions.
         pub(crate) fn numbered(layout: Layout) -> Self {
             let mut buffer = Self::new(layout);
             let bytes = buffer.pieces_mut().flatten().enumerate();
@@ -142,7 +143,7 @@ pub(crate) mod unit {
             buffer
         }
 
-        /// The bytes of the message one after the other.
+        /// Returns the bytes of the message in order.
         pub(crate) fn bytes(&self) -> Vec<u8> {
             self.pieces().flatten().copied().collect()
         }

@@ -1,13 +1,14 @@
-//! A reference and the method in turn, in short bursts, and how near the two cores were at each.
+//! Short bursts of a reference and the method in turn, with the distance of the two cores during
+//! each.
 //!
 //! ```text
 //!   burst    bare ring, 8 B | reference | method        next burst ...
-//!            how long this    `---- ratio ---'
-//!            took just now
+//!           its time         `---- ratio ---'
+//!           just before
 //! ```
 //!
-//! Two virtual cores are sometimes one core's two threads and sometimes far apart, and the same ring
-//! takes four times as long then. A ratio means something within a burst only.
+//! Two virtual cores are sometimes two threads of one core and sometimes far apart, which makes the
+//! same ring take four times as long. A ratio is meaningful within one burst only.
 //!
 //! Owns: the order, and the figures.
 
@@ -15,10 +16,10 @@ use crate::buffer::Layout;
 use crate::figures::{Spread, percentile};
 use crate::reference::{self, ring};
 
-/// A turn: the method and its reference, one right after the other.
+/// A turn: the reference and the method, one right after the other.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Burst {
-    /// 8 B one way through a bare ring, in microseconds, just before.
+    /// Time of 8 B one way through a bare ring just before, in microseconds.
     pub(crate) ring_us: f64,
     pub(crate) reference: f64,
     pub(crate) method: f64,
@@ -35,7 +36,7 @@ impl Burst {
 pub(crate) struct Bursts(pub(crate) Vec<Burst>);
 
 impl Bursts {
-    /// Takes `count` turns.
+    /// Measures `count` turns.
     pub(crate) fn take(
         count: usize,
         pin: bool,
@@ -72,7 +73,7 @@ impl Bursts {
     }
 }
 
-/// The time of 8 bytes one way through a bare ring now.
+/// Measures 8 bytes one way through a bare ring, in microseconds.
 fn ring_us(pin: bool) -> f64 {
     const GROUPS: usize = 5;
     const GROUP: usize = 200;
@@ -88,7 +89,7 @@ mod unit {
 
     #[test]
     fn ratios_are_those_within_bursts() {
-        // Cores near, far, near: the figures of different bursts have other ratios.
+        // Cores near, far, near: ratios across bursts would differ.
         let turns = [(0.2, 0.6), (0.4, 0.8), (0.3, 0.6)];
         let (mut references, mut methods) = (turns.iter(), turns.iter());
         let bursts = Bursts::take(

@@ -9,7 +9,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Zeros for an empty list.
+    /// Computes median and extremes; zeros for an empty list.
     pub(crate) fn of(values: &[f64]) -> Self {
         Self {
             median: percentile(values, 50.0),
@@ -19,7 +19,7 @@ impl Spread {
     }
 }
 
-/// The value below which `percent` of `values` lie.
+/// Returns the value below which `percent` of `values` are.
 pub(crate) fn percentile(values: &[f64], percent: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

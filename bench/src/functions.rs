@@ -1,7 +1,7 @@
-//! C functions that are found in a loaded library by their names.
+//! C functions of a loaded library, found by their names.
 
-/// Declares a structure of the functions that are called, which `load` finds. The signatures are those
-/// of the library's header.
+/// Declares a structure of functions, and `load`, which finds them. The signatures are those of the
+/// library's header.
 macro_rules! functions {
     ($vis:vis struct Functions; $($field:ident = $symbol:literal: fn($($arg:ty),*) -> $result:ty;)*) => {
         $vis struct Functions {

@@ -7,14 +7,14 @@
 //!        +-- peer process (itself, again)   median of the ratios, smallest and largest
 //! ```
 //!
-//! The bare references know no tags, no peers and no errors: a ring in shared memory, and a TCP socket
-//! that is polled. They are what the hardware allows; the ratio says what the method costs. Beside
-//! local and tcp UCX's tagged messages are measured as well, where it is installed; beside the rdm
-//! port libfabric's, on the same provider; beside the dgram port a UDP socket and libfabric's own
+//! The bare references know no tags, peers or errors: a ring in shared memory, and a polled TCP
+//! socket. They show what the hardware allows; the ratio shows what the method costs. Where UCX is
+//! installed, its tagged messages are measured beside local and tcp as well; beside the rdm port
+//! libfabric's, on the same provider; beside the dgram port a UDP socket and libfabric's own
 //! reliable datagrams.
 //!
-//! `scale` compares a server of many peers with one of one; `instructions` counts what the calls run;
-//! `busy` counts sleeps and processor time beside bare TCP's.
+//! `scale` compares a server of many peers with a server of one; `instructions` counts the calls'
+//! instructions; `busy` counts sleeps and processor time beside bare TCP.
 
 mod args;
 mod bmi;
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args, what: &What) -> Result<(), String> {
-    // What is not there is said before anything else.
+    // Missing libraries are reported before anything else.
     let mx = matches!(what, What::Alone(Alone::Mx)).then_some(&args.mx_library);
     for library in [&args.library].into_iter().chain(mx) {
         library::Library::open(library)?;
@@ -98,7 +98,7 @@ fn play(args: &Args, role: &Role) -> Result<(), String> {
     }
 }
 
-/// Becomes one of the two processes that a library is measured between.
+/// Becomes one of the two processes between which a library is measured.
 fn be_side(args: &Args, side: usize) {
     if args.pin {
         pin::to_core(side);

@@ -5,7 +5,7 @@
 //!                                                <---  Mx    libmyriexpress          (mx)
 //! ```
 //!
-//! Owns: the interface, so that both are driven by the same loops.
+//! Owns: the interface, so that the same loops drive both.
 //! Out of scope: either library.
 
 use crate::buffer::Buffer;
@@ -13,28 +13,28 @@ use crate::peer::Request;
 
 /// Posting and testing, polled by one thread.
 pub(crate) trait Messages {
-    /// Another process.
+    /// Address of another process.
     type Remote: Copy;
 
-    /// Sends a request that the other side does not expect.
+    /// Sends an unexpected message.
     fn request(&self, to: Self::Remote, words: &[u64]) -> Result<(), String>;
 
-    /// Waits for a request.
+    /// Waits for an unexpected message.
     fn next_request(&self) -> Result<(Self::Remote, Vec<u64>), String>;
 
-    /// Posts a send; true when it is complete already.
+    /// Posts a send; returns true if it is complete already.
     ///
     /// # Safety
     /// `data` stays valid and unchanged until the operation has been waited for.
     unsafe fn send(&self, to: Self::Remote, data: &[u8], tag: i32) -> Result<bool, String>;
 
-    /// Posts a receive; true when it is complete already.
+    /// Posts a receive; returns true if it is complete already.
     ///
     /// # Safety
-    /// `data` stays valid and is not looked at until the operation has been waited for.
+    /// `data` stays valid and is not read until the operation has been waited for.
     unsafe fn recv(&self, from: Self::Remote, data: &mut [u8], tag: i32) -> Result<bool, String>;
 
-    /// Posts a send of a message, as a list if it is one; true when it is complete already.
+    /// Posts a send of a message, as a list if it is one; returns true if it is complete already.
     ///
     /// # Safety
     /// As for [`send`](Self::send).
@@ -50,7 +50,8 @@ pub(crate) trait Messages {
         unsafe { self.send(to, bytes, tag) }
     }
 
-    /// Posts a receive into a message's memory, as a list if it is one; true when it is complete already.
+    /// Posts a receive into a message's memory, as a list if it is one; returns true if it is
+    /// complete already.
     ///
     /// # Safety
     /// As for [`recv`](Self::recv).
@@ -66,7 +67,7 @@ pub(crate) trait Messages {
         unsafe { self.recv(from, bytes, tag) }
     }
 
-    /// Hands out completions; how many there were. Sleeps up to `idle_ms` when there is none.
+    /// Reports completions; returns their number. Without any it sleeps up to `idle_ms`.
     fn test(&self, idle_ms: i32) -> Result<usize, String>;
 
     /// Waits until `count` operations have completed.
@@ -80,17 +81,17 @@ pub(crate) trait Messages {
     }
 }
 
-/// Libraries that are measured with one buffer a message.
+/// Error for libraries that are measured with one buffer per message.
 const NO_LISTS: &str = "lists are sent through the method only";
 
-/// A library and the peer at the other end of it.
+/// A library and its peer.
 pub(crate) struct Side<'a, M: Messages> {
     pub(crate) messages: &'a M,
     pub(crate) peer: M::Remote,
 }
 
 impl<M: Messages> Side<'_, M> {
-    /// Asks the peer for something.
+    /// Sends a request to the peer.
     pub(crate) fn ask(&self, request: Request) -> Result<(), String> {
         self.messages.request(self.peer, &request.words())
     }

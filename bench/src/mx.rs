@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   Mx::start    mx_init, mx_open_endpoint (the lowest free id)
-//!   send, recv   mx_isend, mx_irecv           bits: what it is | tag
+//!   send, recv   mx_isend, mx_irecv           bits: kind | tag
 //!   test         mx_test_any, mx_wait_any     any completion, as the method's testcontext
-//!   request      mx_isend --> mx_irecv        the same, with bits of their own
+//!   request      mx_isend --> mx_irecv        with bits of their own
 //! ```
 //!
 //! Owns: the signatures, and the endpoint.
@@ -19,14 +19,14 @@ use std::ptr::null_mut;
 const API: c_int = 0x301;
 const ANY: u32 = u32::MAX;
 const EXACT: u64 = u64::MAX;
-/// The kind of a message, above its tag.
+/// Kind of a message, above its tag in the match bits.
 const DATA: u64 = 1 << 48;
 const REQUEST: u64 = 2 << 48;
-/// Words a request may have.
+/// Maximum number of words in a request.
 const WORDS: usize = 8;
 const CONNECT_MS: u32 = 10_000;
 
-/// `mx_endpoint_addr_t`: another process.
+/// `mx_endpoint_addr_t`: the address of another process.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Address([u64; 2]);
@@ -110,7 +110,7 @@ impl Mx {
         Ok(mx)
     }
 
-    /// The endpoint's id.
+    /// Returns the endpoint's id.
     pub(crate) fn place(&self) -> Result<u32, String> {
         Ok(self.own()?.1)
     }
@@ -164,7 +164,7 @@ impl Mx {
     }
 
     /// # Safety
-    /// `data` stays valid and is not looked at until the request has been waited for.
+    /// `data` stays valid and is not read until the request has been waited for.
     #[inline]
     unsafe fn post_recv(&self, data: &mut [u8], bits: u64) -> Result<Handle, String> {
         let mut segment = Segment {
@@ -188,7 +188,7 @@ impl Mx {
         Ok(request)
     }
 
-    /// Sleeps until the request is done.
+    /// Waits, asleep, until the request is done.
     fn finish(&self, mut request: Handle) -> Result<Status, String> {
         let (mut status, mut done) = (Status::default(), 0);
         while done == 0 {

@@ -1,11 +1,11 @@
-//! The other side of every measurement: does what it is asked for, message by message.
+//! The other side of every measurement: carries out requests, one message each.
 //!
-//! | request          | does                                                              |
+//! | request          | action                                                            |
 //! |------------------|-------------------------------------------------------------------|
 //! | Echo             | sends each message back (`idle` > 0: sleeps while it waits)        |
 //! | Sink             | receives all messages, then sends one byte                         |
 //! | Flood            | sends empty messages with tags from `tag` on                       |
-//! | Memory           | sends how many bytes this process has allocated                    |
+//! | Memory           | sends the number of bytes that this process has allocated          |
 //! | Quit             | ends                                                               |
 
 use crate::args::Args;
@@ -15,9 +15,9 @@ use crate::messages::Messages;
 use crate::mx::Mx;
 use std::io::Write;
 
-/// Receives posted at once by a sink.
+/// Receives that a sink has posted at a time.
 pub(crate) const WINDOW: usize = 64;
-/// Buffers they go to in turn, when they are large.
+/// Buffers that they share in turn, when messages are large.
 pub(crate) const BUFFERS: usize = 4;
 
 /// A request to a peer.
@@ -40,7 +40,7 @@ pub(crate) enum What {
 }
 
 impl Request {
-    /// Tells the peer to end.
+    /// Request to quit.
     pub(crate) const QUIT: Self = Self {
         what: What::Quit,
         layout: Layout::whole(0),
@@ -63,7 +63,7 @@ impl Request {
             count as u64,
             idle_ms as u64,
             tag as u64,
-            // No list has 0 pieces.
+            // A list has at least one piece, so 0 stands for none.
             layout.pieces.unwrap_or(0) as u64,
         ]
     }
@@ -117,7 +117,7 @@ fn begin(args: &Args, for_ever: bool) {
     }
 }
 
-/// Says where it is, and does what it is asked for.
+/// Prints its address, and carries out requests.
 fn answer<M: Messages>(side: &M, place: &str, for_ever: bool) -> Result<(), String> {
     println!("ready on {place}");
     std::io::stdout()
@@ -141,7 +141,8 @@ fn answer<M: Messages>(side: &M, place: &str, for_ever: bool) -> Result<(), Stri
     }
 }
 
-/// A peer whose measuring process was killed is told nothing more, and must not stay behind.
+/// Ends this process with its parent: if the measuring process is killed, nothing else ends the
+/// peer.
 pub(crate) fn end_with_parent() {
     // SAFETY: takes a number.
     let _ = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -155,7 +156,7 @@ fn echo<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(), 
         tag,
         ..
     } = request;
-    // Two buffers: the next receive is posted before the answer goes out.
+    // Two buffers: the next receive is posted before the answer is sent.
     let mut buffers = [Buffer::new(layout), Buffer::new(layout)];
     // SAFETY: the buffers outlive every operation, for all are waited for or the process ends; a
     // buffer is received into again only after the send from it has been waited for.

@@ -1,7 +1,7 @@
-//! Keeps a thread on one core, so that a measurement and its reference run under equal conditions.
+//! Pins a thread to one core, so that a measurement and its reference run under equal conditions.
 
-/// Pins the calling thread to core `core` modulo the number of cores. Without the permission, or
-/// with a single core, nothing happens.
+/// Pins the calling thread to core `core` modulo the number of cores. Does nothing without the
+/// permission, or with a single core.
 pub(crate) fn to_core(core: usize) {
     // Of the machine: what `available_parallelism` tells shrinks with the first pinning.
     // SAFETY: takes no pointers.

@@ -10,28 +10,28 @@ use serde_json::json;
 pub(crate) struct Row {
     pub(crate) test: &'static str,
     pub(crate) port: &'static str,
-    /// Bytes of a message; what it counts otherwise is said by `test`.
+    /// Bytes of a message; for some tests another count.
     pub(crate) size: usize,
-    /// The name of the figure: median_us, mb_s, msg_s, cpu_percent.
+    /// Unit of the figure: median_us, mb_s, msg_s, cpu_percent.
     pub(crate) unit: &'static str,
     pub(crate) value: Spread,
-    /// The 99th percentile, where there is one.
+    /// The 99th percentile, if measured.
     pub(crate) p99_us: Option<f64>,
-    /// The reference, and its figure.
+    /// Name and figure of the reference.
     pub(crate) reference: Option<(String, Spread)>,
-    /// Pairwise: this figure over its reference.
+    /// Ratio of this figure to the reference, pairwise.
     pub(crate) ratio: Option<Spread>,
-    /// Datagrams that were thrown away under way, in percent, where that was done.
+    /// Percentage of datagrams dropped on purpose.
     pub(crate) loss_percent: Option<f64>,
-    /// The pieces of each message, where messages were lists.
+    /// Number of pieces of each message, if it was a list.
     pub(crate) pieces: Option<usize>,
-    /// The bursts from which `value` and `ratio` were taken, where it was measured in turn.
+    /// Bursts from which `value` and `ratio` were taken, if measured in turn.
     pub(crate) bursts: Bursts,
 }
 
 const BURSTS_A_LINE: usize = 8;
 
-/// The columns' titles.
+/// Returns the columns' titles.
 pub(crate) fn heading() -> String {
     format!(
         "{:<10} {:<6} {:>9} {:>14} {:>10} {:>22} {:>12} {:>7}  {:<16} at least, goal",
@@ -45,7 +45,7 @@ pub(crate) fn print(row: &Row, json: bool) {
     println!("{}", if json { as_json(row) } else { text() });
 }
 
-/// A line of the table, without bursts.
+/// Formats a row of the table, without bursts.
 fn as_text(row: &Row) -> String {
     let figure = format!("{} {}", short(row.value.median), unit(row.unit));
     let p99 = row
@@ -82,7 +82,7 @@ fn as_text(row: &Row) -> String {
     line.trim_end().to_owned()
 }
 
-/// A ratio for each burst, with what a bare ring took just before; several a line.
+/// Formats the ratio of each burst with the time of the bare ring before it, several a line.
 fn bursts_as_text(bursts: &Bursts) -> String {
     let mut text = String::new();
     for (n, line) in bursts.0.chunks(BURSTS_A_LINE).enumerate() {
@@ -148,7 +148,7 @@ fn unit(name: &str) -> &str {
     }
 }
 
-/// Says that a port was not measured, and why.
+/// Reports that a port was not measured, and why.
 pub(crate) fn not_measured(port: &str, why: &str, json: bool) {
     if json {
         let why = json!(why);
@@ -158,7 +158,7 @@ pub(crate) fn not_measured(port: &str, why: &str, json: bool) {
     }
 }
 
-/// Three significant digits or so.
+/// Formats about three significant digits.
 fn short(value: f64) -> String {
     match value {
         v if v >= 1000.0 => format!("{v:.0}"),

@@ -1,24 +1,24 @@
-//! A variable of the environment that has another value for a while.
+//! An environment variable with another value for a while.
 //!
 //! ```text
-//!   put("MX_DGRAM_FAULTS", "loss=0.01") ... libraries and processes started here see it ... dropped:
-//!                                                                        as it was before
+//!   put("MX_DGRAM_FAULTS", "loss=0.01") ... libraries and processes started now see it ... dropped:
+//!                                                                               the old value
 //! ```
 
 use std::ffi::OsString;
 
-/// The variable; its value from before comes back when this is dropped.
+/// Sets a variable until it is dropped.
 pub(crate) struct Setting {
     name: &'static str,
     before: Option<OsString>,
 }
 
 impl Setting {
-    /// Gives the variable a value, or takes it away.
+    /// Sets or removes the variable.
     ///
     /// # Safety
-    /// No other thread looks at the environment now, or when this is dropped: the libraries started
-    /// before have been finalised, and with them their helper threads.
+    /// No other thread reads the environment now, or when this is dropped: libraries started before
+    /// have been finalised, and with them their helper threads.
     pub(crate) unsafe fn put(name: &'static str, value: Option<&str>) -> Self {
         let before = std::env::var_os(name);
         // SAFETY: the caller's promise.
@@ -35,7 +35,7 @@ impl Drop for Setting {
 }
 
 /// # Safety
-/// No other thread looks at the environment.
+/// No other thread reads the environment.
 unsafe fn set(name: &str, value: Option<OsString>) {
     match value {
         // SAFETY: the caller's promise.

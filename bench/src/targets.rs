@@ -10,7 +10,7 @@
 use crate::reference::{tcp, ucx, udp};
 use crate::report::Row;
 
-/// Two limits for one figure.
+/// Two limits of one figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Target {
     pub(crate) at_least: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The target for a figure, if it has one.
+    /// Returns the target for a figure, if it has one.
     pub(crate) fn of(row: &Row) -> Option<Self> {
         const MIB: usize = 1 << 20;
         const FOUR_MIB: usize = 4 * MIB;
@@ -29,7 +29,7 @@ impl Target {
             ("latency", "local", 8, _) if ucx => (1.0, 0.8),
             ("rate", "local", 8, _) if ucx => (0.8, 1.2),
             _ if ucx => return None,
-            // The limits are those of messages in one piece.
+            // Limits hold for messages in one piece.
             _ if row.pieces.is_some() => return None,
             ("latency", "local", 8, _) => (4.0, 2.0),
             ("latency", "local", MIB, _) => (1.3, 1.1),
@@ -51,7 +51,8 @@ impl Target {
         Some(Self { at_least, goal })
     }
 
-    /// `goal`, `at least`, or `missed`. What two digits cannot tell from the limit has reached it.
+    /// Returns `goal`, `at least`, or `missed`. A figure that two digits do not distinguish from
+    /// the limit has reached it.
     pub(crate) fn reached(self, row: &Row) -> &'static str {
         let figure = row.ratio.unwrap_or(row.value).median;
         let figure = (figure * 100.0).round() / 100.0;
@@ -69,7 +70,7 @@ impl Target {
         }
     }
 
-    /// Both limits and which was reached.
+    /// Formats both limits, and which one was reached.
     pub(crate) fn judge(self, row: &Row) -> String {
         let Self { at_least, goal } = self;
         let sign = if self.smaller_is_better() { "<=" } else { ">=" };

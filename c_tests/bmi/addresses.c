@@ -1,5 +1,5 @@
 /*
- * Address strings: which are accepted, which are not, and which are one session.
+ * Address strings: which are accepted, which are rejected, and which name the same session.
  *
  *     mx://host:board:endpoint    mx://host:endpoint     (host: name, IPv4, [IPv6])
  *     mx://tcp@host:endpoint      mx://host:endpoint/tcp (the port that carries it)
@@ -12,26 +12,26 @@
 
 /* ---- tables ---- */
 
-/* One of each kind: src/peer_name.rs has the others. */
+/* One address of each kind; the tests of src/peer_name.rs have the rest. */
 static const char *const good[] = {
     "mx://localhost:3",
     "mx://localhost:0:3/\n",
-    "mx://localhost:0:3/local", /* docs/c-api.md: the route may be asked for */
+    "mx://localhost:0:3/local", /* an address may name its port (docs/c-api.md) */
     "mx-zone://tcp@localhost:3",
     "tcp://a:3334,mx://tcp@b:2,ib://c:1",
-    "mx://foo:0:3\n", /* as OrangeFS's test programs listen: foo need not resolve */
+    "mx://foo:0:3\n", /* as OrangeFS's test programs listen; foo need not resolve */
     "mx://[::1]:0:3",
     "mx://under_score:0:3",
     "mx://h:0:65535",
 };
 
-/* Malformed in some way of its own. */
+/* Malformed addresses, each in its own way. */
 static const char *const bad[] = {
     "",
     "mx://",
     "mx:/localhost:3",
     "mx://:0:3",
-#ifndef BMI_MX_STANDALONE /* which may leave the endpoint out before it is initialized */
+#ifndef BMI_MX_STANDALONE /* the stand-alone table accepts these before initialize */
     "mx://localhost",
     "mx://[::1]",
     "mx://local host:3",
@@ -51,7 +51,7 @@ static const char *const bad[] = {
     "mx://udp@localhost:3",
 };
 
-/* Other methods' addresses: bmi.c offers them to every active method. */
+/* Addresses of other methods: bmi.c offers every address to every active method. */
 static const char *const foreign[] = {
     "tcp://localhost:3334", "mxx://localhost:3", "localhost:3", "/mnt/pvfs2", "tcp://a:1,ib://b:2",
 };
@@ -79,7 +79,7 @@ static void refuses_bad(void)
     for (size_t i = 0; i < COUNT(foreign); i++)
         if (host_lookup(foreign[i]) != NULL)
             FAIL("accepted: \"%s\"", foreign[i]);
-    /* Too long, in every part. */
+    /* Too long, in each part. */
     text = malloc(100000);
     CHECK(text != NULL);
     for (size_t length = 300; length < 90000; length *= 4) {
@@ -95,7 +95,7 @@ static void refuses_bad(void)
         text[length] = '\0';
         CHECK(host_lookup(text) == NULL);
     }
-    /* Every prefix of a good one, and every single byte of it replaced: no crash. */
+    /* Every prefix of a good address, and every byte of it replaced: the parser must not crash. */
     for (size_t cut = 0; cut < strlen("mx://localhost:0:3/fs"); cut++) {
         for (int byte = 1; byte < 256; byte++) {
             struct bmi_method_addr *address;
@@ -113,7 +113,7 @@ static void refuses_bad(void)
     free(text);
 }
 
-/* Before initialize a look-up only parses; the first one of a server comes then. */
+/* Before initialize a look-up only parses; a server's first look-up comes then. */
 static void before_initialize(struct side *side)
 {
     accepts_good();
@@ -121,7 +121,7 @@ static void before_initialize(struct side *side)
     host_stop();
 }
 
-/* The variant: a server's life. */
+/* While the library runs. The variant: whether it runs as a server. */
 static void in_a_life(struct side *side)
 {
     if (side->variant)
@@ -132,7 +132,7 @@ static void in_a_life(struct side *side)
     host_stop();
 }
 
-/* ---- each look-up gives an address of its own ---- */
+/* ---- each look-up returns an address of its own ---- */
 
 static void fresh_addresses(struct side *side)
 {
@@ -153,7 +153,7 @@ static void fresh_addresses(struct side *side)
 
 /* ---- many names of one server ---- */
 
-/* Names from FORCED on force a port, and are a session of their own. */
+/* Names from index FORCED on force a port and therefore have a session of their own. */
 enum { NAMES = 10, FROM_LIST = 6, FORCED = 8, SESSIONS = 2 };
 
 static void names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
@@ -177,8 +177,9 @@ static void names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
     CHECK_THAT(count, ==, NAMES);
 }
 
-/* The variant: how many requests come by each name, whose number is the tag. Each session is a peer, and its requests
- * keep their order whatever the name. Every name gets its number as an answer, once. */
+/* Answers requests that come by several names. The variant is the number of requests for each name. A request's
+ * number is its tag, and the answer repeats it. Each session is a peer, whose requests arrive in order whichever
+ * name they used. */
 static void answers_names(struct side *side)
 {
     struct bmi_method_addr *callers[SESSIONS] = {NULL};
@@ -218,7 +219,7 @@ static void calls_by_names(struct side *side)
         if (address[i] == NULL)
             FAIL("refused: %s", names[i]);
     }
-    /* A list stands for its address of this method. */
+    /* A list of addresses stands for the one that belongs to this method. */
     CHECK(strcmp(ops->rev_lookup_unexpected(address[FROM_LIST]), names[0]) == 0);
     for (int i = 0; i < 2 * NAMES; i++)
         send_request(address[i % NAMES], "x", 1, i);
@@ -231,7 +232,7 @@ static void calls_by_names(struct side *side)
     pair_part(side);
 }
 
-/* Posts everything before the connection is up. */
+/* Posts every operation before the connection is up. */
 static void calls_by_names_early(struct side *side)
 {
     int endpoint = (int)hear(side, "endpoint");
@@ -274,16 +275,16 @@ static void decimal_client(struct side *side)
     host_start_client();
     snprintf(text, sizeof text, "mx://localhost:00:0%d", endpoint);
     address = host_lookup(text);
-    if (address == NULL) /* refused is fine too; read as octal is not */
+    if (address == NULL) /* NULL is fine too; a number read as octal is not */
         address = host_lookup_endpoint(endpoint);
     send_request(address, "x", 1, 1);
     pair_part(side);
 }
 
-/* ---- no server there ---- */
+/* ---- the server does not exist ---- */
 
-/* A post to an endpoint that is not open or does not answer: the error comes at the
-* post or as the completion, never both, never a hang. */
+/* Posts to an endpoint that is not open or does not answer. The error is reported by the post or by the
+ * completion, never by both, and no call hangs. */
 static void expect_failure(const char *text, int error, int other)
 {
     struct bmi_method_addr *address = host_lookup(text);
@@ -309,7 +310,7 @@ static void expect_failure(const char *text, int error, int other)
 static void not_open(struct side *side)
 {
     char text[ADDRESS_SIZE];
-    int endpoint = host_start_server(); /* finds one that is free, and frees it again */
+    int endpoint = host_start_server(); /* finds a free endpoint and closes it again */
 
     host_stop();
     host_start_client();
@@ -319,7 +320,8 @@ static void not_open(struct side *side)
     host_stop();
 }
 
-/* Told at once, when it is looked up: an address would be tried again and again. */
+/* A name that cannot be resolved fails at once, in the look-up: with an address the host would try again and
+ * again. */
 static void unknown_host(struct side *side)
 {
     log_take();
@@ -331,8 +333,8 @@ static void unknown_host(struct side *side)
     log_by(NULL);
 }
 
-/* The server's address out of a line of a tab file, as OrangeFS takes it out: exactly three slashes, the last
- * one before the name of the file system. */
+/* Extracts the server's address from a line of a tab file as OrangeFS does: exactly three slashes, the last one
+ * before the file system's name. */
 static void server_of_tab_entry(char *entry)
 {
     int slashes = 0;
@@ -343,7 +345,7 @@ static void server_of_tab_entry(char *entry)
     *strrchr(entry, '/') = '\0';
 }
 
-/* A socket listens there and says nothing. Only TCP finds it. */
+/* A socket listens at the address and never answers. Only TCP finds it. */
 static void silent_address(struct side *side)
 {
     char text[ADDRESS_SIZE];
@@ -366,12 +368,12 @@ static void silent_address(struct side *side)
 static void board_out_of_range(struct side *side)
 {
     host_start_client();
-    /* Boards are counted only when an address is used. */
+    /* The board's number is checked only when an address is used. */
     expect_failure("mx://localhost:200:3", BMI_ENODEV, BMI_ENODEV);
     host_stop();
 }
 
-/* The server appears only after a first attempt has failed (fault 10: never stuck). */
+/* The server starts only after a first attempt has failed (fault 10: the address must not stay unusable). */
 static void late_server(struct side *side)
 {
     int endpoint = host_start_server();
@@ -399,7 +401,7 @@ static void early_client(struct side *side)
     pair_part(side);
 }
 
-/* ---- what the other side is called ---- */
+/* ---- the peer's name ---- */
 
 static void names_client(struct side *side)
 {
@@ -408,7 +410,7 @@ static void names_client(struct side *side)
 
     CHECK(name != NULL);
     CHECK(strncmp(name, "mx://", 5) == 0);
-    /* A mask counts bits of the address; without one the name is compared. */
+    /* A mask counts bits of the address; without a mask the name is compared. */
     CHECK_THAT(ops->query_addr_range(client, "mx://*", 0), ==, 1);
     CHECK_THAT(ops->query_addr_range(client, name, 0), ==, 1);
     CHECK_THAT(ops->query_addr_range(client, "mx://no*such", 0), ==, 0);
@@ -417,7 +419,7 @@ static void names_client(struct side *side)
     pair_part(side);
 }
 
-/* Of every port, as a tab file can have it. */
+/* Looks up an address that names its port, as a tab file can have it. */
 static void tab_client(struct side *side)
 {
     char text[ADDRESS_SIZE];

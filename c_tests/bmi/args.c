@@ -1,8 +1,7 @@
 /*
- * Every entry point with good, missing, unusual and nonsense arguments, on a server that talks to
- * itself, and messages of no bytes between two processes. A wrong call gets its code and changes
- * nothing: after each table the instance still carries a message, and nothing is ever reported for
- * a refused post.
+ * Every entry point with good, missing, unusual and nonsense arguments, on a server that talks to itself, and
+ * empty messages between two processes. A wrong call returns its error code and changes nothing: after each table
+ * the instance still carries a message, and a rejected post never reports a completion.
  *
  * Every row of the two tables of docs/c-api.md (*Unusual arguments*) is called here.
  */
@@ -13,7 +12,7 @@
 #define WRONG(call) CHECK_THAT(call, ==, -BMI_EINVAL)
 #define ODD(pointer) ((void *)((char *)(pointer) + 1))
 
-/* The two ends of a call to oneself: what `called` sends is received from `self`. */
+/* The two ends of a connection to this process: a message sent from `called` is received from `self`. */
 static struct bmi_method_addr *self, *called;
 
 static void begin(void)
@@ -102,10 +101,10 @@ static void calls_without_an_instance(struct side *side)
     CHECK(address != NULL);
     without_instance(address);
     begin();
-    CHECK_THAT(address->method_type, ==, METHOD_ID); /* although it was made before */
+    CHECK_THAT(address->method_type, ==, METHOD_ID); /* although the address was made before */
     host_stop();
     without_instance(address);
-    for (int again = 0; again < 2; again++) /* twice does no harm */
+    for (int again = 0; again < 2; again++) /* a second finalize does no harm */
         CHECK_THAT(ops->set_info(BMI_DROP_ADDR, address), ==, 0);
 }
 
@@ -121,7 +120,7 @@ static void initialize_arguments(struct side *side)
     WRONG(ops->initialize(NULL, METHOD_ID, BMI_INIT_SERVER, NULL));
     address = ops->method_addr_lookup("mx://localhost:0:2000");
     CHECK(address != NULL);
-    WRONG(ops->initialize(address, METHOD_ID, 0, NULL)); /* a client has none to listen on */
+    WRONG(ops->initialize(address, METHOD_ID, 0, NULL)); /* a client has no address to listen on */
     CHECK_THAT(ops->set_info(BMI_DROP_ADDR, address), ==, 0);
     WRONG(ops->initialize((void *)stranger, METHOD_ID, BMI_INIT_SERVER, NULL));
     WRONG(ops->initialize(ODD(stranger), METHOD_ID, BMI_INIT_SERVER, NULL));
@@ -132,7 +131,7 @@ static void initialize_arguments(struct side *side)
     CHECK_THAT(ops->finalize(), ==, 0);
     for (int again = 0; again < 2; again++)
         CHECK_THAT(ops->finalize(), ==, -BMI_ENODEV);
-    /* Undefined flags are no reason to refuse. */
+    /* Undefined flags are accepted. */
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, BMI_TCP_BIND_SPECIFIC | BMI_AUTO_REF_COUNT, NULL),
                ==, 0);
     CHECK_THAT(ops->finalize(), ==, 0);
@@ -169,14 +168,14 @@ static void info_keys(struct side *side)
         static const int nothing = 0;
 
 #ifdef BMI_MX_STANDALONE
-        if (key == BMI_TCP_GET_PORT) /* standalone.c asks for it */
+        if (key == BMI_TCP_GET_PORT) /* tested in standalone.c */
             continue;
 #endif
         if (key != BMI_CHECK_MAXSIZE && key != BMI_GET_UNEXP_SIZE && key != BMI_DROP_ADDR_QUERY) {
             CHECK_THAT(ops->get_info(key, NULL), ==, -BMI_ENOSYS);
             CHECK_THAT(ops->get_info(key, &answer), ==, -BMI_ENOSYS);
         }
-        /* Section 9: unknown set_info is 0; with every argument. */
+        /* Section 9: set_info returns 0 for unknown keys, whatever the argument. */
         if (key != BMI_DROP_ADDR) {
             CHECK_THAT(ops->set_info(key, NULL), ==, 0);
             CHECK_THAT(ops->set_info(key, (void *)&nothing), ==, 0);
@@ -209,7 +208,7 @@ static void memory_arguments(struct side *side)
             CHECK_THAT(ops->memfree(buffer, sizes[i], kind), ==, 0);
         }
     }
-    /* Of no bytes each has an address of its own, as from malloc(0). */
+    /* Empty buffers have distinct addresses, as from malloc(0). */
     for (int i = 0; i < 64; i++) {
         kept[i] = ops->memalloc(0, i % 2 == 0 ? BMI_SEND : BMI_RECV);
         CHECK(kept[i] != NULL);
@@ -220,22 +219,22 @@ static void memory_arguments(struct side *side)
         CHECK_THAT(ops->memfree(kept[i], 0, BMI_SEND), ==, 0);
     CHECK(ops->memalloc(-1, BMI_SEND) == NULL);
     CHECK(ops->memalloc(INT64_MIN, BMI_RECV) == NULL);
-    CHECK(ops->memalloc(INT64_MAX, BMI_RECV) == NULL); /* there is no such memory */
-    kept[0] = ops->memalloc((bmi_size_t)1 << 31, BMI_RECV); /* more than a message has */
+    CHECK(ops->memalloc(INT64_MAX, BMI_RECV) == NULL); /* more than any machine has */
+    kept[0] = ops->memalloc((bmi_size_t)1 << 31, BMI_RECV); /* more than a message can have */
     CHECK(kept[0] != NULL);
     ((char *)kept[0])[INT_MAX] = 1;
     CHECK_THAT(ops->memfree(kept[0], (bmi_size_t)1 << 31, BMI_RECV), ==, 0);
     kept[0] = ops->memalloc(1 << 20, BMI_RECV);
     CHECK(kept[0] != NULL);
     CHECK_THAT(ops->memfree(kept[0], 1 << 20, BMI_RECV), ==, 0);
-    WRONG(ops->memfree(kept[0], 1 << 20, BMI_RECV)); /* twice, and that can be told */
+    WRONG(ops->memfree(kept[0], 1 << 20, BMI_RECV)); /* freed twice, which the library can detect */
     CHECK_THAT(ops->memfree(NULL, 0, BMI_SEND), ==, 0);
     CHECK_THAT(ops->unexpected_free(NULL), ==, 0);
-    /* Any op type, and a size that does not agree, are not looked at. */
+    /* The op type and a wrong size are ignored. */
     kept[0] = ops->memalloc(100, 99);
     CHECK(kept[0] != NULL);
     CHECK_THAT(ops->memfree(kept[0], -5, -7), ==, 0);
-    /* Many at once, freed in another order, all different. */
+    /* Many buffers at once, freed in another order: all addresses differ. */
     for (int i = 0; i < 64; i++) {
         kept[i] = ops->memalloc(10000 + i, BMI_RECV);
         CHECK(kept[i] != NULL);
@@ -310,11 +309,11 @@ static void post_arguments(struct side *side)
         CHECK_THAT(send_now(ids, self, buffer, large[i], 0), ==, -BMI_EMSGSIZE);
         CHECK_THAT(unexpected_now(ids, self, buffer, large[i], 0), ==, -BMI_EMSGSIZE);
     }
-    /* Too large for an unexpected message, not for another (BMI_MX_UNEXPECTED_MAX <= 1 GiB). */
+    /* Too large for an unexpected message, but not for an expected one (BMI_MX_UNEXPECTED_MAX <= 1 GiB). */
     CHECK_THAT(unexpected_now(ids, self, buffer, INT_MAX, 0), ==, -BMI_EMSGSIZE);
     CHECK_THAT(ids[0], ==, 5);
     CHECK_THAT(actual[0], ==, 5);
-    /* Any buffer type; user_ptr and hints may be anything. */
+    /* Buffer types, user_ptr and hints are not checked. */
     {
         struct op receive = {0}, send = {0};
 
@@ -332,7 +331,7 @@ static void post_arguments(struct side *side)
     end();
 }
 
-/* A receive may be larger than any message, and need not say where its size goes. */
+/* A receive may be larger than any message, and its pointer for the received size may be NULL. */
 static void large_receives(struct side *side)
 {
     static const bmi_size_t sizes[] = {INT_MAX, (bmi_size_t)INT_MAX + 1,
@@ -341,7 +340,7 @@ static void large_receives(struct side *side)
 
     begin();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        /* First the receive, then the message, and the other way round. */
+        /* Receive posted before the message, then after it. */
         for (int early = 0; early < 2; early++) {
             struct op receive = {0}, send = {0};
             void *pieces[2] = {in[0], in[1]};
@@ -351,7 +350,7 @@ static void large_receives(struct side *side)
             for (int step = 0; step < 2; step++) {
                 if (step == early)
                     CHECK_THAT(op_recv(&receive, self, in[0], sizes[i], 3), >=, 0);
-                if (called == NULL) /* the first receive comes before the call */
+                if (called == NULL) /* the first receive is posted before the connection exists */
                     call_self();
                 if (step != early)
                     CHECK_THAT(op_send(&send, called, "12345678901234567890", 20, 3), >=, 0);
@@ -359,7 +358,7 @@ static void large_receives(struct side *side)
             op_sent(&send);
             op_received(&receive, 20);
             CHECK(memcmp(in[0], "12345678901234567890", 20) == 0);
-            /* As a list, without a place for the size: that comes from the test call, if at all. */
+            /* A list without a pointer for the size: the test call reports the size, if it is asked for. */
             memset(&receive, 0, sizeof receive);
             memset(in, 0, sizeof in);
             op_posted(&receive,
@@ -376,10 +375,10 @@ static void large_receives(struct side *side)
         bmi_op_id_t id = 5;
         int posted;
 
-        /* A message that is here: the receive is complete at once, and its size is not asked for. */
+        /* The message has arrived: the receive completes at once, and its size is not asked for. */
         send_message(called, "1234567", 8, 5);
         send_message(called, "", 1, 6);
-        receive_message(self, in[1], 1, 6); /* so that one has come, too */
+        receive_message(self, in[1], 1, 6); /* so the message before it has arrived, too */
         posted = ops->post_recv(&id, self, in[0], 8, NULL, BMI_EXT_ALLOC, 5, NULL, 0, NULL);
         CHECK_THAT(posted, ==, 1);
         CHECK_THAT(in[0][6], ==, '7');
@@ -389,7 +388,7 @@ static void large_receives(struct side *side)
 
 /* ---- lists ---- */
 
-/* The two list sends with the same arguments; both must give `code`. */
+/* Posts both list sends with the same arguments; both must return `code`. */
 static void sends_give(int code, const void *const *buffers, const bmi_size_t *sizes, int count,
                        bmi_size_t total)
 {
@@ -402,7 +401,7 @@ static void sends_give(int code, const void *const *buffers, const bmi_size_t *s
     CHECK_THAT(id, ==, 5);
 }
 
-/* The three list posts; all must give -BMI_EINVAL. */
+/* Posts the three lists; each must return -BMI_EINVAL. */
 static void lists_wrong(void *const *buffers, const bmi_size_t *sizes, int count, bmi_size_t total)
 {
     bmi_op_id_t id = 5;
@@ -438,7 +437,7 @@ static void list_arguments(struct side *side)
     lists_wrong(NULL, NULL, 0, 60);
     lists_wrong(buffers, sizes, 65537, 60);
     lists_wrong(buffers, sizes, INT_MIN, 60);
-    lists_wrong(buffers, sizes, INT_MAX, 60); /* noticed before they are read */
+    lists_wrong(buffers, sizes, INT_MAX, 60); /* rejected before the arrays are read */
     lists_wrong(buffers, sizes, 3, 59);
     lists_wrong(buffers, sizes, 3, 61);
     lists_wrong(buffers, sizes, 3, 0);
@@ -450,7 +449,7 @@ static void list_arguments(struct side *side)
     lists_wrong(buffers, minimum, 3, 60);
     sends_give(-BMI_EMSGSIZE, out, huge, 3, INT64_MAX);
     sends_give(-BMI_EMSGSIZE, out, sizes, 3, ((bmi_size_t)1 << 32) + 60);
-    /* Where the most that memory can have is not enough for the sum. */
+    /* The expected size is INT64_MAX, and the sum of the sizes is larger. */
     WRONG(ops->post_recv_list(&id, self, buffers, huge, 3, INT64_MAX, &actual, BMI_EXT_ALLOC, 1,
                               NULL, 0, NULL));
     WRONG(ops->post_send_list(NULL, self, (const void *const *)buffers, sizes, 3, 60,
@@ -499,7 +498,7 @@ static void list_arguments(struct side *side)
     end();
 }
 
-/* The most pieces that a list may have, nearly all of them empty. */
+/* The longest list allowed, with nearly all pieces empty. */
 static void longest_list(struct side *side)
 {
     enum { MOST = 65536 };
@@ -525,10 +524,10 @@ static void longest_list(struct side *side)
     end();
 }
 
-/* ---- no bytes, between two processes ---- */
+/* ---- empty messages between two processes ---- */
 
 enum {
-    WAYS = 6,    /* of naming no bytes */
+    WAYS = 6,    /* to describe an empty message */
     NO_BYTES = 100,
     TO_SELF = 200,
 };
@@ -537,7 +536,7 @@ static char somewhere[1];
 static void *const nowhere[3] = {NULL, NULL, somewhere};
 static const bmi_size_t nothing[3] = {0, 0, 0};
 
-/* A list of no bytes: of no pieces with and without arrays, of one or more empty ones. */
+/* Describes an empty message as a list: no pieces, with or without arrays, or one or more empty pieces. */
 static struct cut empty_cut(int way)
 {
     struct cut cut = {(void **)nowhere, (bmi_size_t *)nothing, 0, 0};
@@ -558,7 +557,7 @@ static struct cut empty_cut(int way)
     return cut;
 }
 
-/* The expected and the unexpected send of nothing. */
+/* Sends an empty message, expected or unexpected. */
 static void send_nothing(struct bmi_method_addr *to, int way, bmi_msg_tag_t tag, bool unexpected)
 {
     struct cut cut = empty_cut(way);
@@ -583,7 +582,8 @@ static void receive_nothing(struct op *receive, struct bmi_method_addr *from, in
         CHECK_THAT(op_recv_cut(receive, from, &cut, tag), >=, 0);
 }
 
-/* Each way of sending nothing meets each way of receiving it, posted before and afterwards. */
+/* Combines each description of an empty message with each description of an empty receive, posted before and
+ * after. */
 static void expect_nothing(struct side *side, struct bmi_method_addr *peer)
 {
     static struct op receive[WAYS][WAYS];
@@ -617,9 +617,8 @@ static void hear_nothing(int way)
     arrival_free(&arrival);
 }
 
-/*
- * A small read of the file system (docs/hosts.md, Calls): the answer is a header and the
- * data, which at the end of a file are a buffer from memalloc(0); the reader has room for more.
+/* A small read of the file system (docs/hosts.md, Calls): the answer is a header and the data. At the end of a
+ * file the data is a buffer from memalloc(0); the reader's receive is larger.
  */
 static void answer_reads(struct bmi_method_addr *client)
 {
@@ -661,7 +660,7 @@ static void read_small(struct bmi_method_addr *server)
     }
 }
 
-/* Messages small and large, for receives that are larger than any. */
+/* Small and large messages, for receives that are larger than any of them. */
 enum { LARGE = 3 << 20, HUGE_TAG = 1000 };
 
 static const bmi_size_t message_sizes[] = {20, LARGE};
@@ -674,7 +673,7 @@ static void send_to_huge(struct side *side, struct bmi_method_addr *client)
     for (int i = 0; i < 4; i++) {
         struct op send = {0};
 
-        if (i % 2 == 0) /* the receive is there first */
+        if (i % 2 == 0) /* the receive is posted first */
             pair_sync(side);
         CHECK_THAT(op_send(&send, client, out, message_sizes[i / 2], HUGE_TAG + i), >=, 0);
         if (i % 2 == 1)
@@ -807,14 +806,14 @@ static void test_arguments(struct side *side)
         if (nonsense[i] != 0)
             WRONG(ops->testsome(2, two, &outcount, indices, errors, sizes, users, 0, 0));
     }
-    /* Addresses near a live id, and of other things. */
+    /* Addresses near a live id, and addresses of other objects. */
     WRONG(ops->test(pending.id + 8, &outcount, errors, sizes, users, 0, 0));
     WRONG(ops->test(pending.id + 1, &outcount, errors, sizes, users, 0, 0));
     WRONG(ops->cancel(pending.id + 1, 0));
     WRONG(ops->cancel(pending.id + 8, 0));
     WRONG(ops->cancel((bmi_op_id_t)(intptr_t)buffer, 0));
     WRONG(ops->cancel((bmi_op_id_t)(intptr_t)self, 0));
-    CHECK_THAT(ops->cancel(pending.id, 1), ==, 0); /* its context is 0: there it was reported, if ever */
+    CHECK_THAT(ops->cancel(pending.id, 1), ==, 0); /* reported in its context 0, if at all */
     CHECK_THAT(outcount, ==, 5);
     CHECK_THAT(errors[0], ==, 5);
     CHECK_THAT(sizes[0], ==, 5);
@@ -823,14 +822,14 @@ static void test_arguments(struct side *side)
     CHECK(!op_done(&pending));
     CHECK_THAT(ops->cancel(pending.id, 0), ==, 0);
     op_failed(&pending, BMI_ECANCEL);
-    /* Stale now: there is nothing to test for, and nothing left to cancel. */
+    /* The id is stale now: test rejects it, and cancel has nothing to do. */
     WRONG(ops->test(pending.id, &outcount, errors, sizes, users, 0, 0));
     CHECK_THAT(ops->cancel(pending.id, 0), ==, 0);
     ops->close_context(1);
     end();
 }
 
-/* Milliseconds that a call takes which has to find nothing. */
+/* Milliseconds that a call takes which must find nothing. */
 #define NOTHING(call)                        \
     (outcount = -1, begun = now_ms(),        \
      CHECK_ZERO(call), now_ms() - begun)
@@ -851,7 +850,7 @@ static void counts_of_none(struct side *side)
 
     begin();
     host_enter_test_call();
-    /* There is nothing: the waiting calls wait their time. */
+    /* Nothing has completed: the waiting calls wait for their whole time. */
     CHECK_THAT(NOTHING(ops->testsome(0, NULL, &outcount, NULL, NULL, NULL, NULL, 0, 0)), <, 5000);
     CHECK_THAT(NOTHING(ops->testsome(0, NULL, &outcount, NULL, NULL, NULL, NULL, 60000, 0)), <,
                30000);
@@ -864,10 +863,11 @@ static void counts_of_none(struct side *side)
     CHECK_THAT(NOTHING(ops->testcontext(0, NULL, &outcount, NULL, NULL, NULL, 0, 7)), <, 5000);
     host_leave_test_call();
 
-    /* There is something: they say so by ending, and take nothing. Connected, small sends end at once. */
+    /* Something has completed: the calls return early and consume nothing. On a connected peer small sends
+     * complete at once. */
     still_works();
     CHECK_THAT(op_recv(&receive, self, buffer, 8, 9), ==, 0);
-    ids[1] = receive.id; /* nothing yet */
+    ids[1] = receive.id; /* nothing has completed */
     CHECK_THAT(NOTHING(ops->testsome(3, ids, &outcount, &index, &error, NULL, NULL, 100, 0)), >=, 95);
     CHECK_THAT(op_send(&send, called, "1234567", 8, 9), ==, 1);
     host_enter_test_call();
@@ -876,7 +876,7 @@ static void counts_of_none(struct side *side)
                    30000);
     CHECK_THAT(NOTHING(ops->testsome(0, NULL, &outcount, NULL, NULL, NULL, NULL, 0, 0)), <, 5000);
     host_leave_test_call();
-    /* Sizes may be left out. */
+    /* Arrays of sizes may be NULL. */
     UNTIL (outcount != 0) {
         void *user = NULL;
 
@@ -908,7 +908,7 @@ static void counts_of_none(struct side *side)
         }
     }
 
-    /* The same of an unexpected message. */
+    /* Likewise for an unexpected message. */
     CHECK_THAT(op_send_unexpected(&send, self, "1234567", 8, 9), ==, 1);
     host_enter_test_call();
     for (int i = 0; i < 3; i++)
@@ -932,8 +932,8 @@ static void context_arguments(struct side *side)
         WRONG(ops->open_context(wrong[i]));
         ops->close_context(wrong[i]);
     }
-    /* Opened twice, closed twice, closed unopened: open_context of 0..15 never fails, a host
-     * would keep a mutex locked (section 4). */
+    /* Opened twice, closed twice, closed unopened: open_context of 0..15 never fails, because the host would keep
+     * a mutex locked (section 4). */
     for (int c = 1; c < BMI_MAX_CONTEXTS; c++) {
         CHECK_THAT(ops->open_context(c), ==, 0);
         CHECK_THAT(ops->open_context(c), ==, 0);
@@ -947,7 +947,7 @@ static void context_arguments(struct side *side)
 
 /* ---- options ---- */
 
-/* Those that say nothing are as none. */
+/* Option strings without content count as none. */
 static void empty_options(struct side *side)
 {
     static char texts[][8] = {"", " ", "\n\t ", ",;", "=", "A="};
@@ -976,7 +976,7 @@ static void name_arguments(struct side *side)
     CHECK(ops->method_addr_lookup(NULL) == NULL);
     CHECK(ops->method_addr_lookup("") == NULL);
     CHECK(ops->method_addr_lookup("mx://") == NULL);
-    /* Hosts print it. */
+    /* Hosts print the name. */
     CHECK(strcmp(ops->rev_lookup_unexpected(NULL), "(unknown)") == 0);
     CHECK(strcmp(ops->rev_lookup_unexpected(ODD(self)), "(unknown)") == 0);
     CHECK(strcmp(ops->rev_lookup_unexpected((void *)stranger), "(unknown)") == 0);
@@ -990,7 +990,7 @@ static void name_arguments(struct side *side)
     WRONG(ops->query_addr_range(self, "mx://127.0.0.1", 33));
     WRONG(ops->query_addr_range(self, "mx://*", 8));
     WRONG(ops->query_addr_range(self, "mx://", 0));
-    /* No bits of an address are every address; text is compared with all of it. */
+    /* A mask of 0 bits matches every address; text is compared as a whole. */
     CHECK_THAT(ops->query_addr_range(self, "mx://0.0.0.0", 0), ==, 1);
     CHECK_THAT(ops->query_addr_range(self, "mx://0.0.0.0", -1), ==, 0);
     CHECK_THAT(ops->query_addr_range(self, "tcp://0.0.0.0", 0), ==, 0);

@@ -1,13 +1,13 @@
 /*
- * The address that a server listens on: the named one, with BMI_TCP_BIND_SPECIFIC, or all.
+ * The address that a server listens on: the one in its name with BMI_TCP_BIND_SPECIFIC, otherwise all addresses.
  *
  *     mx://127.0.0.2:0:N ──initialize──► listening on 127.0.0.2     BMI_TCP_BIND_SPECIFIC
  *                                        listening on all of them   without
  *     mx://192.0.2.77:0:N ──initialize──► refused                    BMI_TCP_BIND_SPECIFIC
  *                                        a warning, and all         without
  *
- * Sockets of the test's own ask at each address whether there is a listener. Over shared memory no process
- * from outside is let in, whatever the name.
+ * The test's own sockets ask at each address whether there is a listener. Over shared memory no process of another
+ * machine can connect, whatever the name.
  */
 #include "../support/log.h"
 #include "../support/pair.h"
@@ -17,7 +17,7 @@
 
 enum { SPECIFIC = BMI_INIT_SERVER | BMI_TCP_BIND_SPECIFIC, LARGE = 300000 };
 
-/* Addresses that every machine has. */
+/* Loopback addresses, which every machine has. */
 static const char *const own[] = {"127.0.0.1", "127.0.0.2", "::1"};
 enum { OWN = sizeof own / sizeof own[0] };
 
@@ -38,7 +38,7 @@ static socklen_t socket_address(struct sockaddr_storage *out, const char *text, 
     return sizeof *v6;
 }
 
-/* Does a socket of that type listen there? The kernel's answer comes at once on the loopback. */
+/* Tells whether a socket of this type listens there. On the loopback device the kernel answers at once. */
 static bool answers(int type, const char *text, int port)
 {
     struct sockaddr_storage address;
@@ -48,7 +48,7 @@ static bool answers(int type, const char *text, int port)
     CHECK_THAT(fd, >=, 0);
     result = connect(fd, (struct sockaddr *)&address, length);
     if (result == 0 && type == SOCK_DGRAM) {
-        /* The first one is thrown back, which the second call is told. */
+        /* The kernel rejects the first datagram and reports that to the second call. */
         CHECK_THAT(send(fd, "?", 1, 0), ==, 1);
         usleep(2000);
         result = send(fd, "?", 1, 0) == 1 ? 0 : -1;
@@ -73,7 +73,7 @@ static struct bmi_method_addr *named(const char *host, int endpoint)
     return address;
 }
 
-/* A number that is free, or was a moment ago. */
+/* Returns a number that is free, or was a moment ago. */
 static int free_endpoint(void)
 {
     int endpoint = host_start_server();
@@ -82,7 +82,7 @@ static int free_endpoint(void)
     return endpoint;
 }
 
-/* A server called so; initialize's answer. */
+/* Starts a server with that name; returns the result of initialize. */
 static int serve_as(const char *host, int endpoint, int flags)
 {
     struct bmi_method_addr *address = named(host, endpoint);
@@ -100,7 +100,7 @@ static void only_the_named(struct side *side)
 
         CHECK_THAT(serve_as(own[name], endpoint, SPECIFIC), ==, 0);
         for (int at = 0; at < OWN; at++) {
-            /* There the number is taken on the loopback, and no more. */
+            /* The local port claims the number on 127.0.0.1 only. */
             bool expected = port_is("local") ? at == 0 : at == name;
 
             if (answers(SOCK_STREAM, own[at], endpoint) != expected)
@@ -125,7 +125,7 @@ static void all_without_the_flag(struct side *side)
     CHECK_THAT(ops->finalize(), ==, 0);
 }
 
-/* ---- peers find it there ---- */
+/* ---- peers find the server at its address ---- */
 
 static void listens_on_each(struct side *side)
 {
@@ -167,14 +167,14 @@ static void talks_to_each(struct side *side)
     host_stop();
 }
 
-/* ---- names that are not this machine's ---- */
+/* ---- names of other machines ---- */
 
 static const struct {
     const char *host;
     int code;
     const char *refusal, *warning;
 } foreign[] = {
-    /* Reserved for documentation: no machine has them. */
+    /* An address reserved for documentation: no machine has it. */
     {"192.0.2.77", BMI_EADDRNOTAVAIL, "192.0.2.77 is not an address of this machine",
      "192.0.2.77 is not an address of this machine"},
     {"2001:db8::1", BMI_EADDRNOTAVAIL, "2001:db8::1 is not an address of this machine",
@@ -195,10 +195,11 @@ static void not_this_machine(struct side *side)
         CHECK_THAT(serve_as(foreign[i].host, endpoint, SPECIFIC), ==, -foreign[i].code);
         log_one(LOG_ERROR, foreign[i].refusal);
         CHECK(!answers(SOCK_STREAM, own[0], endpoint));
-        /* Nothing is left of it. */
+        /* The failed start has left nothing behind. */
         CHECK_THAT(serve_as("localhost", endpoint, SPECIFIC), ==, 0);
         CHECK_THAT(ops->finalize(), ==, 0);
-        /* It may be called so, as by a translator of addresses: it has to be told, in case it is a slip. */
+        /* Without the flag the name is accepted, since a translator of addresses may use it, and a warning says
+         * so. */
         log_forget();
         CHECK_THAT(serve_as(foreign[i].host, endpoint, BMI_INIT_SERVER), ==, 0);
         log_one(LOG_WARNING, foreign[i].warning);
@@ -208,7 +209,7 @@ static void not_this_machine(struct side *side)
     log_by(NULL);
 }
 
-/* This machine's own names are told nothing of. */
+/* This machine's own names cause no warning. */
 static void this_machine(struct side *side)
 {
     char name[200] = "";

@@ -1,13 +1,15 @@
 /*
- * Calls: who looks a name up and sends to it calls, and has a session and a peer with the address that it looked up.
+ * Calls: a process that looks a name up and sends to it calls, and gets a session and a peer with the address that
+ * it looked up.
  *
  *     caller                                     called
  *     looked-up address ────── session ──────►  a new peer, with an address that the host is told of
  *                       ◄───── answers ───────
  *
- * The called side never calls back. If it looks the caller's name up, that is another session and another peer; so it
- * is with two that call each other at once. The ends of a call to oneself are two peers, too. A caller that comes
- * again, as a new life or because its connection was cut, is a new peer: the former one stays dead.
+ * The called side never calls back. If it looks the caller's name up, that is another session and another peer;
+ * the same holds for two servers that call each other at once. The two ends of a call to oneself are two peers,
+ * too. A caller that comes again, as a new life or because its connection was cut, is a new peer: the former one
+ * stays dead.
  */
 #include "../support/crowd.h"
 #include "../support/pair.h"
@@ -19,7 +21,7 @@
 static const bmi_size_t self_sizes[] = {0, 8, 5000, 32768, 32769, 300000, 4 * MIB};
 enum { SELF = sizeof self_sizes / sizeof self_sizes[0] };
 
-/* Sends an expected message from one end to the other; its receive is posted first, or last. */
+/* Sends an expected message from one end to the other; the receive is posted first or last. */
 static void send_to_end(struct bmi_method_addr *from, struct bmi_method_addr *to, int number, bool receive_first)
 {
     size_t size = (size_t)self_sizes[number];
@@ -59,7 +61,7 @@ static void ask_end(struct bmi_method_addr *from, struct bmi_method_addr *to, in
     fenced_free(out);
 }
 
-/* `self` was looked up; messages to it come from `called`. */
+/* Exchanges messages between the two ends: messages to `self`, which was looked up, come from `called`. */
 static void to_oneself(struct bmi_method_addr *self, struct bmi_method_addr *called)
 {
     for (int turn = 0; turn < 2; turn++) {
@@ -83,10 +85,10 @@ static void a_server_alone(struct side *side)
     struct op receive = {0};
 
     to_oneself(self, called);
-    /* Its listen address is another name for the same call. */
+    /* The listen address is another name for the same call. */
     pair_exchange_ends(host_listen_address(), called, 3 * MIB, 1);
     CHECK_THAT(host_registered(), ==, 1);
-    /* Each end is a peer: what one sends, it does not receive itself. */
+    /* Each end is a peer: a message sent to one end is not received from the same end. */
     CHECK_THAT(op_recv(&receive, self, never, sizeof never, 2), ==, 0);
     send_message(self, "1234567", 8, 2);
     receive_message(called, never, sizeof never, 2);
@@ -96,7 +98,7 @@ static void a_server_alone(struct side *side)
     host_stop();
 }
 
-/* ---- oneself: the other end hears of it ---- */
+/* ---- oneself: the other end is told when one end is dropped ---- */
 
 static void drops_own_ends(struct side *side)
 {
@@ -104,12 +106,12 @@ static void drops_own_ends(struct side *side)
     struct op receive = {0};
     char in[8], text[ADDRESS_SIZE];
 
-    /* The forced port makes it a session of its own, which the listen address does not keep. */
+    /* The forced port makes this a session of its own, which the listen address does not keep alive. */
     snprintf(text, sizeof text, "mx://%s@localhost:%d", port_name(), host_start_server());
     self = host_lookup(text);
     CHECK(self != NULL);
     called = pair_call_self(self);
-    /* The calling end goes. */
+    /* The host drops the calling end. */
     CHECK_THAT(op_recv(&receive, called, in, sizeof in, 1), ==, 0);
     host_drop(self);
     op_failed(&receive, BMI_ENETRESET);
@@ -121,7 +123,7 @@ static void drops_own_ends(struct side *side)
     CHECK(again != called);
     pair_is_dead(called);
     pair_exchange_ends(self, again, 8, 2);
-    /* The called end goes: the other one calls anew. */
+    /* The host drops the called end: the calling end connects again. */
     CHECK_THAT(op_recv(&receive, self, in, sizeof in, 1), ==, 0);
     host_drop(again);
     op_failed(&receive, BMI_ENETRESET);
@@ -135,8 +137,8 @@ static void drops_own_ends(struct side *side)
 
 enum { TALK = 50 };
 
-/* Each calls, and answers what the other asks: two sessions, on which requests, messages and answers have the same
- * tags. */
+/* Each side calls, and answers the other's requests: two sessions, on which requests, messages and answers have
+ * the same tags. */
 static void server_to_server(struct side *side)
 {
     static struct op unexpected[TALK], send[TALK], receive[TALK], reply[TALK], answer[TALK];
@@ -159,7 +161,7 @@ static void server_to_server(struct side *side)
     for (int i = 0; i < TALK; i++) {
         struct arrival arrival = host_next();
 
-        /* The caller is another peer than the one that is called. */
+        /* The peer that calls is another one than the peer that is called. */
         CHECK(arrival.from != peer);
         CHECK(caller == NULL || arrival.from == caller);
         caller = arrival.from;
@@ -188,12 +190,12 @@ static void server_to_server(struct side *side)
     pair_part(side);
 }
 
-/* ---- a caller is looked up by its name, and called ---- */
+/* ---- a caller is looked up by its name and called ---- */
 
 enum { TAG_CALL = 1, TAG_BOTH = 2 };
 
-/* Exchanges numbers on both sessions at once with the same tag: `mine` was looked up, `theirs` has called. The other
- * side's numbers have the other sign. */
+/* Exchanges numbers on both sessions at once with the same tag: `mine` was looked up, `theirs` has called. The
+ * other side's numbers have the opposite sign. */
 static void exchange_on_both(struct bmi_method_addr *mine, struct bmi_method_addr *theirs, int64_t caller,
                              int64_t called)
 {
@@ -223,7 +225,7 @@ static void calls_its_caller(struct side *side)
     send_request(mine, "call", 5, TAG_CALL);
     exchange_on_both(mine, caller, 1, 2);
     pair_sync(side);
-    /* One session ends, the other one does not. */
+    /* One session ends, the other one stays. */
     host_drop(mine);
     pair_hear(side, "gone");
     pair_exchange(caller, 8, 3);
@@ -275,7 +277,7 @@ static void keeps_dead(struct side *side)
         CHECK_THAT(host_registered(), ==, life + 1);
         CHECK(!host_may_drop(caller));
         CHECK_THAT(host_forgotten_of(caller), ==, 0);
-        /* The caller listens where those before it did. */
+        /* The caller listens on the endpoint of the lives before it. */
         for (int i = 0; i < life; i++) {
             CHECK(callers[i] != caller);
             pair_is_dead(callers[i]);
@@ -294,7 +296,7 @@ static void keeps_dead(struct side *side)
     host_stop();
 }
 
-/* Listens always on the same endpoint. It is not called, whatever is posted for those who had that before. */
+/* Listens on the same endpoint in every life. It receives nothing that was posted for the lives before it. */
 static void caller(struct side *side)
 {
     int endpoint = (int)hear(side, "mine");
@@ -329,11 +331,11 @@ static void kills_caller(struct world *world)
     child_end(server);
 }
 
-/* ---- a caller lives, its connection does not ---- */
+/* ---- a caller lives on, its connection does not ---- */
 
 enum { CUT_MS = 1500, TAG_NEVER = 9, TAG_LAST };
 
-/* Takes a caller that is stopped for dead. */
+/* Declares a caller lost that is merely stopped. */
 static void cuts_off(struct side *side)
 {
     struct bmi_method_addr *caller, *again;
@@ -356,7 +358,7 @@ static void cuts_off(struct side *side)
     CHECK(!host_may_drop(again));
     pair_is_dead(caller);
     host_drop(caller);
-    send_message(again, "1234567", 8, TAG_LAST); /* which is none the worse for it */
+    send_message(again, "1234567", 8, TAG_LAST); /* the new session is not affected */
     tell(side, "sent", 0);
     pair_hear(side, "bye");
     host_stop();

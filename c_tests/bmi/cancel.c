@@ -1,6 +1,7 @@
 /*
- * cancel twice, of what was reported long ago, and of one operation among many: exactly one completion, the peer and
- * its other operations stay. Every moment of an operation's life: testing/torture.
+ * Cancelling twice, after the operation was reported, and one operation among many: each operation completes
+ * exactly once, and the peer and its other operations stay. testing/torture cancels at every moment of an
+ * operation's life.
  *
  * Side a is a server, side b a client; the client cancels.
  */
@@ -8,10 +9,10 @@
 
 #define MIB (1024 * 1024)
 
-/* More than any port sends unasked (MX_EAGER_MAX): a send that waits until its receive is there. */
+/* More than any port sends eagerly (MX_EAGER_MAX): the send waits for its receive. */
 enum { OFFERED = 2 * MIB };
 
-/* Cancels, and lets the one completion come out in bounded time. */
+/* Cancels, and waits for the one completion, which has to come in bounded time. */
 static void cancel(struct op *op)
 {
     CHECK_THAT(ops->cancel(op->id, op->context), ==, 0);
@@ -26,7 +27,7 @@ static void cancelled(struct op *op)
     CHECK_THAT(op->error, ==, -BMI_ECANCEL);
 }
 
-/* Pumps long enough for a second, wrong completion to show. */
+/* Polls long enough for a second, wrong completion to show. */
 static void nothing_more(void)
 {
     for (int i = 0; i < 20; i++)
@@ -56,14 +57,14 @@ static void cancels_twice(struct side *side)
 
 /* ---- too late ---- */
 
-/* Operations that are posted before the oldest reported one's id is given out again: src/op/blocks.rs. */
+/* Number of operations that are posted before the id of the oldest reported one is reused: src/op/blocks.rs. */
 #ifdef BMI_MX_STANDALONE
 enum { KEPT = 1024 };
 #else
 enum { KEPT = 32 };
 #endif
 
-/* What a host reads of an operation before it asks the method: docs/hosts.md, Operation ids. */
+/* Checks the words that a host reads of an operation before it asks the method: docs/hosts.md, Operation ids. */
 static void check_readable(bmi_op_id_t id, const struct bmi_method_addr *peer)
 {
     const char *op = (const char *)(intptr_t)id;
@@ -89,7 +90,7 @@ static void cancels_reported(struct side *side)
         check_readable(late[i].id, server);
         cancelled(&late[i]);
     }
-    /* While nothing else is posted, and while ever more are. */
+    /* Old ids stay readable while more and more operations are posted. */
     for (int i = 0; i < KEPT; i++) {
         for (int n = 0; n < 4; n++) {
             check_readable(late[n].id, server);
@@ -102,7 +103,7 @@ static void cancels_reported(struct side *side)
         CHECK(!op_done(&receives[i]));
     for (int i = 0; i < KEPT; i++)
         cancelled(&receives[i]);
-    /* One of another context gets the id: it stays. */
+    /* An operation of another context gets the old id: cancelling that id in context 0 leaves it alone. */
     for (int i = 0; elsewhere.id != late[0].id; i++) {
         CHECK_THAT(i, <, 16 * KEPT);
         if (i > 0)

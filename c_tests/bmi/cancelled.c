@@ -1,5 +1,6 @@
 /*
- * Threads that are cancelled while they are in a call (support/workers.h); then this one talks to the peer.
+ * Threads that are cancelled (pthread_cancel) while they are in a call (support/workers.h); then the main thread
+ * talks to the peer.
  */
 #include "../support/pair.h"
 #include "../support/workers.h"
@@ -8,7 +9,7 @@ enum { OWN = 1, AT_ONCE = 4, TAG = 5, IDLE_MS = 40 };
 
 static struct bmi_method_addr *peer;
 
-/* ---- what they do ---- */
+/* ---- the calls that are cancelled ---- */
 
 static void test_own(int idle_ms)
 {
@@ -53,12 +54,12 @@ static void posts(int number)
 
 static void begins_and_ends(int number)
 {
-    /* Where others do the same at once, one of them has begun already. */
+    /* Fails if another thread has initialized the library already. */
     (void)ops->initialize(NULL, METHOD_ID, 0, NULL);
     (void)ops->finalize();
 }
 
-/* ---- and their end ---- */
+/* ---- rounds of cancellation ---- */
 
 static const work_fn works[] = {sleeps, polls, sleeps_for_messages, posts};
 
@@ -74,7 +75,7 @@ static void cancels(struct side *side)
     pair_part(side);
 }
 
-/* Answers hellos, and takes what else comes. */
+/* Answers hellos, and takes every other message. */
 static void answers(struct side *side)
 {
     pair_server(side);

@@ -4,8 +4,8 @@
  *     director ── an opening, its claims changed ──► server ◄── victim, with a receive posted
  *              recorded from "dialler", a real client, or from the victim itself
  *
- * They claim the victim's interface and endpoint, from this machine, with other session numbers or with the victim's
- * own: each is a peer of its own, and nothing of the victim's ends.
+ * The sockets claim the victim's interface and endpoint, from this machine, with other session numbers or with the
+ * victim's own: each becomes a peer of its own, and nothing of the victim's ends.
  */
 #include "../support/stage.h"
 
@@ -19,7 +19,7 @@ enum {
     ATTEMPTS = 8,
 };
 
-/* Is a connection from 127.0.0.source let in, as a peer of its own? */
+/* Tells whether a connection from 127.0.0.source is accepted as a peer of its own. */
 static bool let_in(unsigned source, int endpoint, const unsigned char *opening, size_t size)
 {
     unsigned char heard[WIRE_PREAMBLE + WIRE_HEADER];

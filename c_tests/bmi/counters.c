@@ -1,8 +1,7 @@
 /*
- * The queries about credits: BMI_MX_GET_CREDITS and BMI_MX_GET_PEER_CREDITS, and what the log
- * says when memory runs short.
+ * Queries about credits, BMI_MX_GET_CREDITS and BMI_MX_GET_PEER_CREDITS, and the warning that memory runs short.
  *
- *     server: 1 MiB, takes nothing             client: sends more than it can be lent credits for
+ *     server: 1 MiB, receives nothing          client: sends more than it can be lent credits for
  *         all that one peer may be lent, waiting  <───      send_free 0, send_stalled 1
  *         and one message in the slot
  *
@@ -16,7 +15,7 @@
 
 enum {
     TOTAL = 2048,                   /* credits of 1 MiB */
-    CREDIT_LIMIT = (TOTAL - TOTAL / 8) / 4, /* the most that one peer is lent */
+    CREDIT_LIMIT = (TOTAL - TOTAL / 8) / 4, /* limit for one peer */
     SENT = CREDIT_LIMIT + 10,
     FLOOD = 60,
     FLOOD_SIZE = 64 * 1024, /* 129 credits, of which the server pays 128 to fetch it */
@@ -80,7 +79,7 @@ static void wrong_questions(struct side *side)
         CHECK_THAT(all.size, ==, sizes[i]);
         CHECK_THAT(one.size, ==, sizes[i]);
     }
-    for (size_t size = 0; size < 16; size++) { /* no room for one answer */
+    for (size_t size = 0; size < 16; size++) { /* too small for the answer */
         all.size = size;
         WRONG(ops->get_info(BMI_MX_GET_CREDITS, &all));
     }
@@ -156,16 +155,16 @@ static void lends_little(struct side *side)
     client = pair_server(side);
     tell(side, "send", 0);
     UNTIL (credits().ready >= CREDIT_LIMIT + 1)
-        host_testcontext(4, 0, 2); /* not testunexpected: they stay */
+        host_testcontext(4, 0, 2); /* not testunexpected: the messages stay */
     tell(side, "here", 0);
     hear(side, "stalled");
     all = credits();
     CHECK_THAT(all.total, ==, TOTAL);
     CHECK_THAT(all.peers, ==, 1);
-    CHECK_THAT(all.waiting_peers, ==, 0); /* it has what one peer may have */
+    CHECK_THAT(all.waiting_peers, ==, 0); /* the client has all that one peer may have */
     CHECK_THAT(all.lent, ==, CREDIT_LIMIT);
     CHECK_THAT(all.ready, ==, CREDIT_LIMIT + 1); /* and one in the slot */
-    CHECK_THAT(all.messages, >, CREDIT_LIMIT + 1); /* hello, too */
+    CHECK_THAT(all.messages, >, CREDIT_LIMIT + 1); /* the hello counts, too */
     CHECK_THAT(all.unexpected_bytes, ==, (CREDIT_LIMIT + 1) * 100);
     CHECK_THAT(all.used_bytes, ==, CREDIT_LIMIT * 512);
     CHECK_THAT(all.limit_bytes, ==, TOTAL * 512);
@@ -218,7 +217,7 @@ static void sends_more(struct side *side)
     pair_part(side);
 }
 
-/* ---- what is told once ---- */
+/* ---- the warning, logged once ---- */
 
 static int told(void)
 {
@@ -238,7 +237,7 @@ static void runs_out(struct side *side)
         uint64_t refused = all.draws_refused;
 
         tell(side, "flood", 0);
-        /* Fetched messages have taken all there is, and there is more to fetch. */
+        /* Fetched messages hold all memory, and more are announced. */
         UNTIL (told() != 0 && (all = credits()).held > 0 && all.coming == 0 && all.draws_refused != refused)
             host_testcontext(4, 0, 2);
         CHECK_THAT(told(), ==, 1);

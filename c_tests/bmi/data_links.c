@@ -1,13 +1,14 @@
 /*
- * Data links: further connections of a session over tcp, one or four, and whatever happens to them.
+ * Data links: further connections of a session over tcp, one or four, and everything that can happen to them.
  *
  *     client ◄── first connection ───► relay ◄───► server
  *            ◄── further ones ───────►   │ ◄·····► server, another server, or none
  *                                     passed on, cut, held up, closed, led astray
  *
- * The client calls the number at which the relay listens. Whatever becomes of further connections, operations end well with
- * the right contents, small requests are answered meanwhile, and no host hears of it. Each side has a receive posted from
- * the beginning which no message matches (support/service.h): it would tell of a lost session.
+ * The client calls the number at which the relay listens. Whatever happens to further connections, operations
+ * succeed with the right contents, small requests are answered meanwhile, and no host is told. Each side has a
+ * receive posted from the beginning which no message matches (support/service.h): it would fail if the session
+ * were lost.
  */
 #include "../support/bulk.h"
 #include "../support/ids.h"
@@ -24,23 +25,23 @@ enum {
 
 /* ---- the relay ---- */
 
-/* The relay's treatment of connections but the first. */
+/* How the relay treats every connection but the first. */
 enum treatment {
     PASSES,
     PASSES_SLOWLY,
-    HOLDS_ATTACHED, /* until the client has sent some more over the first one, or for a while */
-    /* Once, when so many bytes have passed: */
+    HOLDS_ATTACHED, /* until the client has sent more over the first one, or for a while */
+    /* Once, after `detail` bytes have passed: */
     RESETS,
     FINISHES,
     STANDS_STILL,
-    HOLDS_BACK, /* goes on after a while */
-    /* With new ones: */
+    HOLDS_BACK, /* resumes after a while */
+    /* When a new connection comes: */
     CLOSES,
-    LEADS_ASTRAY, /* to that endpoint */
-    FORGES,       /* answers the next one itself, with data and no proof */
+    LEADS_ASTRAY, /* to the endpoint `detail` */
+    FORGES,       /* answers the next one itself, with data and without a proof */
 };
 
-/* A stranger's words: those of the client on its data link, or others. */
+/* A stranger's Attach: as the client sent it on its data link, or altered. */
 enum { AS_RECORDED, OTHER_PROOF, NEXT_NUMBER, OTHER_SESSION, REPLAYS };
 
 enum {
@@ -51,7 +52,7 @@ enum {
     HELD_MS = 300,
     HELD_BACK_MS = 9000, /* the data link has been given up by then */
     ATTACH = WIRE_HEADER + 16,
-    OPENED = WIRE_PREAMBLE + ATTACH, /* what a caller says on a data link at first */
+    OPENED = WIRE_PREAMBLE + ATTACH, /* the caller's first bytes on a data link */
     NUMBER_AT = WIRE_PREAMBLE + 16,
     WORD_AT = WIRE_PREAMBLE + 8,
     PULL = WIRE_HEADER + 16,
@@ -61,7 +62,7 @@ enum {
 /* One direction of a connection. */
 struct way {
     int from, to;
-    size_t size, at; /* of the bytes that are to be passed on */
+    size_t size, at; /* of bytes to be passed on */
     size_t passed;
     unsigned char bytes[CHUNK];
 };
@@ -77,13 +78,13 @@ struct flow {
 static struct flow flows[FLOWS];
 static int flow_count, connections, server_number;
 static enum treatment treatment;
-static int64_t detail; /* of the treatment: bytes, an endpoint */
-static int64_t bytes_passed; /* over other connections than the first */
-static unsigned char opened[OPENED]; /* said on the second one */
-static unsigned char pull[PULL]; /* said by the client on the first one */
-static bool holds_answers; /* on the first connection */
-static struct flow *held; /* its Attached is */
-static size_t held_until; /* so many bytes have passed to the server on the first connection */
+static int64_t detail; /* parameter of the treatment: bytes, or an endpoint */
+static int64_t bytes_passed; /* over all connections but the first */
+static unsigned char opened[OPENED]; /* first bytes of the client on its second connection */
+static unsigned char pull[PULL]; /* the client's latest Pull on the first connection */
+static bool holds_answers; /* holds back the server's packets on the first connection */
+static struct flow *held; /* connection whose Attached is held back */
+static size_t held_until; /* bytes to the server on the first connection that end the hold */
 
 static void end_flow(struct flow *flow, bool resets)
 {
@@ -97,11 +98,11 @@ static void end_flow(struct flow *flow, bool resets)
     }
 }
 
-/* Reads what the client says on the first connection. */
+/* Parses the client's packets on the first connection, and keeps the first Pull of a message. */
 static void listen_in(const unsigned char *bytes, size_t size)
 {
     static unsigned char packet[PULL];
-    static size_t at, skipped = WIRE_PREAMBLE; /* bytes of a packet that are here; bytes to be skipped */
+    static size_t at, skipped = WIRE_PREAMBLE; /* bytes of the packet so far; bytes still to skip */
 
     for (; size > 0; bytes++, size--) {
         if (skipped > 0) {
@@ -113,7 +114,7 @@ static void listen_in(const unsigned char *bytes, size_t size)
             skipped = (size_t)number_at(packet + 4, 4);
             at = 0;
         } else if (at == PULL) {
-            /* The first one of a message: its bytes are those that the client awaits next. */
+            /* The first Pull of a message: it names the bytes that the client awaits next. */
             if (!holds_answers)
                 memcpy(pull, packet, sizeof pull);
             holds_answers = treatment == FORGES;
@@ -122,7 +123,7 @@ static void listen_in(const unsigned char *bytes, size_t size)
     }
 }
 
-/* Sends bytes that the client has asked for over a data link of which nothing is proven. */
+/* Sends data for the client's Pull over a data link, without having proven anything. */
 static void forge(int client)
 {
     unsigned char preamble[WIRE_PREAMBLE], heard[OPENED], packet[WIRE_HEADER + FORGED], body[FORGED] = {0};
@@ -167,7 +168,7 @@ static void begin_flow(int client)
     flow->ways[DOWN] = (struct way){.from = server, .to = client};
 }
 
-/* So many bytes have passed that it happens now. */
+/* Applies the treatment, once enough bytes have passed. */
 static void intervene(struct flow *flow)
 {
     switch (treatment) {
@@ -242,7 +243,7 @@ static bool pass(struct flow *flow, struct way *way)
     return true;
 }
 
-/* A stranger says it to the server on a connection of its own: that is closed, and has been told nothing. */
+/* Connects to the server as a stranger and sends an Attach: the server closes the connection without an answer. */
 static void replay(int64_t what)
 {
     unsigned char says[OPENED], heard[OPENED];
@@ -263,7 +264,7 @@ static void replay(int64_t what)
     close(stranger);
 }
 
-/* The connections but the first that work and have passed so many bytes. */
+/* Returns the number of working connections, without the first, that have passed at least `bytes`. */
 static int64_t busy(int64_t bytes)
 {
     int64_t count_of = 0;
@@ -277,7 +278,7 @@ static int64_t busy(int64_t bytes)
     return count_of;
 }
 
-/* Returns false when the relay is to end. */
+/* Carries out an order of the director. Returns false if the relay has to end. */
 static bool obey(struct side *side)
 {
     int64_t what = hear(side, "order"), value = hear(side, "value"), answer = 0;
@@ -315,7 +316,7 @@ static void relay(struct side *side)
     for (;;) {
         struct pollfd polled[2 + WAYS * FLOWS];
         int flows_now = flow_count;
-        bool is_early; /* what is to be forged has not been asked for yet */
+        bool is_early; /* there is no Pull yet to forge an answer to */
 
         polled[0] = (struct pollfd){.fd = side->line, .events = POLLIN};
         polled[1] = (struct pollfd){.fd = listener, .events = POLLIN};
@@ -355,7 +356,7 @@ static void server(struct side *side)
 
 /* ---- scenes ---- */
 
-/* A process with so many data links a session. */
+/* Spawns a process with this limit of data links per session. */
 static struct child *spawn_with(struct world *world, const char *role, int links)
 {
     struct child *child;
@@ -389,7 +390,7 @@ static void treat(const struct scene *scene, enum treatment how, int64_t with)
     order(scene->relay, TREAT, how);
 }
 
-/* Until so many other connections than the first carry large messages. */
+/* Waits until `count` connections, without the first, carry large messages. */
 static void await_data_links(const struct scene *scene, int count)
 {
     UNTIL (order(scene->relay, TELL_BUSY, MIB) == count)
@@ -398,7 +399,7 @@ static void await_data_links(const struct scene *scene, int count)
 
 /* ---- tests ---- */
 
-/* The variant: by a put. */
+/* The variant: bulk goes by put instead of get. */
 static void open_one(struct world *world)
 {
     int what = variant_of(world) != 0 ? DO_PUT : DO_GET;
@@ -420,7 +421,7 @@ static void open_one(struct world *world)
     end_scene(&scene);
 }
 
-/* The server has opened the data link while the client goes on over the first connection. */
+/* The server has opened the data link, and the client goes on over the first connection. */
 static void hold_attached(struct world *world)
 {
     struct scene scene;
@@ -444,7 +445,7 @@ static void cut(struct world *world)
     await_data_link(&scene);
     treat(&scene, (how & BY_FIN) != 0 ? FINISHES : RESETS, bytes_of(&scene) + MIDDLE);
     have_done(&scene, (how & BY_PUT) != 0 ? DO_PUT : DO_GET, BULK, BULK_MS);
-    /* What has come is not sent again. */
+    /* Bytes that have arrived are not sent again. */
     CHECK_THAT(bytes_of(&scene), <, BULK + MIDDLE / 2);
     await_data_link(&scene);
     CHECK_THAT(connections_of(&scene), ==, 3);
@@ -465,7 +466,7 @@ static void stand_still(struct world *world)
     end_service(scene.server, 1);
 }
 
-/* The variant: by a put. */
+/* The variant: bulk goes by put instead of get. */
 static void open_four(struct world *world)
 {
     int what = variant_of(world) != 0 ? DO_PUT : DO_GET;
@@ -482,7 +483,7 @@ static void open_four(struct world *world)
     end_scene(&scene);
 }
 
-/* The variant: data links of the server; the client has four. */
+/* The variant: number of the server's data links; the client has four. */
 static void open_fewer(struct world *world)
 {
     int64_t of_server = variant_of(world);
@@ -497,7 +498,7 @@ static void open_fewer(struct world *world)
     end_scene(&scene);
 }
 
-/* The variant: by a put. */
+/* The variant: bulk goes by put instead of get. */
 static void cut_one_of_four(struct world *world)
 {
     struct scene scene;
@@ -511,7 +512,7 @@ static void cut_one_of_four(struct world *world)
     end_scene(&scene);
 }
 
-/* The variant: what happens to one of four while it carries a part. */
+/* The variant: how one of four connections fails while it carries a part. */
 static void do_without_one_of_four(struct world *world)
 {
     struct scene scene;
@@ -522,7 +523,7 @@ static void do_without_one_of_four(struct world *world)
     treat(&scene, (enum treatment)variant_of(world), bytes_of(&scene) + MIDDLE);
     deadline = deadline_in(HELD_BACK_MS);
     have_done(&scene, DO_GET, BULK, STALLED_MS);
-    /* Also when the old bytes come. */
+    /* Repeated until the old bytes, held back so far, arrive. */
     do
         have_done(&scene, DO_GET, BULK, BULK_MS);
     while (!deadline_over(deadline));
@@ -573,7 +574,7 @@ static void forge_data(struct world *world)
     end_scene(&scene);
 }
 
-/* The variant: whether the server has data links, and not the client. */
+/* The variant: true if the server has data links and the client none, false for the reverse. */
 static void have_none(struct world *world)
 {
     int of_server = (int)variant_of(world);
@@ -602,7 +603,7 @@ static void cancel_one(struct world *world)
     have_done(&scene, DO_PUT, MIB, BULK_MS);
     CHECK_THAT(connections_of(&scene), ==, 2);
     end_client(&scene, 0);
-    /* One of its operations was called off by the client. */
+    /* The client has cancelled one of the server's operations. */
     end_attacked(scene.server, 1, 1);
 }
 
@@ -676,7 +677,7 @@ static void taker(struct side *side)
             }
             for (int i = 0; i < IN_ORDER; i++) {
                 in[i] = fenced((size_t)in_order[i]);
-                /* Also one whose message is there waits for the first. */
+                /* A receive whose message has arrived still waits for the first one. */
                 CHECK_THAT(op_recv(&receive[i], giver, in[i], in_order[i], TAG_EQUAL), ==, 0);
             }
         }

@@ -1,14 +1,14 @@
 /*
- * Data links over dgram: a second datagram session for bulk data, and whatever happens to it.
+ * Data links over dgram: a second datagram session for bulk data, and everything that can happen to it.
  *
  *     client ◄── command channel ──► relay ◄── command channel ──► server
  *            ◄── data channel ─────►   │   ◄── data channel ─────►
  *                      datagrams of the first session are passed on; those of later ones
  *                      passed on, dropped, held back, altered; a session is reset
  *
- * The client calls the number at which the relay listens. The relay puts the number of its own data channel into each Welcome,
- * and tells sessions apart by the client's cookie. Whatever becomes of later sessions, operations end well with the right
- * contents, small requests are answered meanwhile, and no host hears of it.
+ * The client calls the number at which the relay listens. The relay replaces the number of the data channel in
+ * each Welcome by its own, and tells sessions apart by the client's cookie. Whatever happens to later sessions,
+ * operations succeed with the right contents, small requests are answered meanwhile, and no host is told.
  */
 #include "../support/bulk.h"
 #include "../support/ids.h"
@@ -22,19 +22,19 @@
 
 /* ---- the relay ---- */
 
-/* The relay's treatment of sessions but the first. */
+/* How the relay treats every session but the first. */
 enum treatment {
     PASSES,
-    /* Once, when so many bytes have passed: */
+    /* Once, after `detail` bytes have passed: */
     RESETS,
     FALLS_SILENT,
-    HOLDS_BACK, /* what comes until the session has been given up */
-    /* With new ones: */
+    HOLDS_BACK, /* datagrams, until the session has been given up */
+    /* When a new session begins: */
     REFUSES,
-    SPOILS, /* the proof in the Attach of the next one */
+    SPOILS, /* alters the proof in the next Attach */
 };
 
-/* A stranger's words: those of the client on its data link, or others. */
+/* A stranger's Attach: as the client sent it on its data link, or altered. */
 enum { AS_RECORDED, OTHER_PROOF, NEXT_NUMBER, OTHER_SESSION, REPLAYS };
 
 enum {
@@ -47,7 +47,7 @@ enum {
     ATTACH_NUMBER = 16,
     NAME_PORT = 2, /* in the payload of a Welcome: length, tag, port */
     IN_A_ROW = 64,
-    RELAYED_MS = 2 * BULK_MS, /* datagrams get lost while the relay waits for a processor */
+    RELAYED_MS = 2 * BULK_MS, /* datagrams are lost while the relay waits for a processor */
 };
 
 enum { COMMAND, DATA, CHANNELS };
@@ -75,8 +75,8 @@ static struct session sessions[SESSIONS];
 static struct held held[HELD];
 static int session_count, held_count, server_number, data_number;
 static enum treatment treatment;
-static int64_t detail; /* of the treatment: bytes */
-static int64_t bytes_passed; /* of other sessions than the first */
+static int64_t detail; /* parameter of the treatment: bytes */
+static int64_t bytes_passed; /* of all sessions but the first */
 static unsigned char attach[ATTACH]; /* the client's first one */
 
 static void send_on(int channel, int way, const unsigned char *bytes, size_t size)
@@ -103,7 +103,7 @@ static struct sockaddr_in here(int port)
         .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons((uint16_t)port)};
 }
 
-/* Notes the server's data channel, and names the relay's instead. */
+/* Keeps the number of the server's data channel, and writes that of the relay in its place. */
 static void rename_data_channel(unsigned char *welcome, size_t size)
 {
     unsigned char *port = welcome + DATAGRAM_HEADER + NAME_PORT;
@@ -136,7 +136,7 @@ static void intervene(struct session *session)
     treatment = PASSES;
 }
 
-/* The session of a datagram, which may begin it; NULL if it is of none. */
+/* Returns the session of a datagram, which may be its first one, or NULL. */
 static struct session *session_of(const unsigned char *datagram, int way)
 {
     uint64_t client = number_at(datagram + (way == UP ? AT_FROM : AT_TO), 8);
@@ -157,7 +157,7 @@ static bool is_attach(const unsigned char *datagram, size_t size)
            number_at(datagram + AT_WHOLE, 4) == ATTACH && datagram[DATAGRAM_HEADER] == KIND_ATTACH;
 }
 
-/* Returns false if a datagram of a later session is not to be passed on. */
+/* Applies the treatment to a datagram of a later session. Returns false if it is not to be passed on. */
 static bool treats(struct session *session, int channel, int way, unsigned char *datagram, size_t size)
 {
     bool waits = treatment >= RESETS && treatment <= HOLDS_BACK;
@@ -205,7 +205,7 @@ static void pass(int channel, int way, unsigned char *datagram, size_t size)
         send_on(channel, way, datagram, size);
 }
 
-/* Passes on what a socket has, so much of it in a row. */
+/* Passes on the datagrams that a socket has, a limited number in a row. */
 static void pass_all(int channel, int way)
 {
     static unsigned char datagram[DATAGRAM_MAX];
@@ -217,7 +217,7 @@ static void pass_all(int channel, int way)
         int fd = way == UP ? of->to_client : of->to_server;
         ssize_t size = recvfrom(fd, datagram, sizeof datagram, MSG_DONTWAIT, (struct sockaddr *)&from, &length);
 
-        /* Otherwise nothing is there, or an earlier one has been refused. */
+        /* No datagram is there, or the kernel reports that an earlier one was rejected. */
         if (size < 0)
             return;
         if (way == UP)
@@ -235,7 +235,7 @@ static void let_go(void)
     held_count = 0;
 }
 
-/* A stranger says it to the server in a session of its own: that is closed, and has been told nothing. */
+/* Opens a session with the server as a stranger and sends an Attach: the server does not answer it. */
 static void replay(int64_t what)
 {
     struct door door = door_of(INADDR_LOOPBACK, server_number);
@@ -256,7 +256,7 @@ static void replay(int64_t what)
     hang_up(&stranger);
 }
 
-/* Returns false when the relay is to end. */
+/* Carries out an order of the director. Returns false if the relay has to end. */
 static bool obey(struct side *side)
 {
     int64_t what = hear(side, "order"), value = hear(side, "value"), answer = 0;
@@ -282,7 +282,7 @@ static bool obey(struct side *side)
     return what != END;
 }
 
-/* A socket at the first free number from this attempt on; -1: at any. */
+/* Opens a socket at the first free number from this attempt on, or at any number for -1. */
 static int open_at(int attempt, int *number)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), room = 4 * MIB;
@@ -343,7 +343,7 @@ static void server(struct side *side)
 
 /* ---- scenes ---- */
 
-/* A process with so many data links a session. */
+/* Spawns a process with this limit of data links per session. */
 static struct child *spawn_with(struct world *world, const char *role, int links)
 {
     struct child *child;
@@ -377,7 +377,7 @@ static void treat(const struct scene *scene, enum treatment how, int64_t with)
 
 /* ---- tests ---- */
 
-/* The variant: how bulk goes. */
+/* The variant: direction of the bulk data. */
 static void begin_one(struct world *world)
 {
     struct scene scene;
@@ -398,7 +398,7 @@ static void begin_one(struct world *world)
     end_scene(&scene);
 }
 
-/* The variant: how bulk goes. */
+/* The variant: direction of the bulk data. */
 static void cut(struct world *world)
 {
     struct scene scene;
@@ -412,7 +412,7 @@ static void cut(struct world *world)
     end_scene(&scene);
 }
 
-/* The variant: what happens to the data session while it carries a part. */
+/* The variant: how the data session fails while it carries a part. */
 static void do_without_it(struct world *world)
 {
     struct scene scene;
@@ -423,7 +423,7 @@ static void do_without_it(struct world *world)
     treat(&scene, (enum treatment)variant_of(world), bytes_of(&scene) + MIDDLE);
     deadline = deadline_in(HELD_BACK_MS);
     have_done(&scene, DO_GET, BULK, STALLED_MS);
-    /* Also when the old datagrams come. */
+    /* Repeated until the old datagrams, held back so far, arrive. */
     do
         have_done(&scene, DO_GET, MIB, RELAYED_MS);
     while (!deadline_over(deadline));
@@ -458,7 +458,7 @@ static void spoil_proof(struct world *world)
     end_scene(&scene);
 }
 
-/* The variant: whether the server has data links, and not the client. */
+/* The variant: true if the server has data links and the client none, false for the reverse. */
 static void have_none(struct world *world)
 {
     int of_server = (int)variant_of(world);

@@ -1,17 +1,17 @@
 /*
- * How long it takes until a death is noticed, with the settings that clusters have.
+ * How long it takes until a death is noticed, with the settings that clusters use.
  *
  *     survivor ◄──── connected ────► victim ── kill -9
  *        │
  *        ├ an operation is pending       it ends with an error
- *        ├ nothing is pending            the host is told, or asks, whether the address may go
- *        └ the victim comes back         the first request to it is answered
+ *        ├ nothing is pending            the host is told, or asks, whether it may drop the address
+ *        └ the victim is restarted       the first request to it is answered
  *
- * A process that is stopped is not dead: its peers wait for it.
+ * A stopped process is not dead: its peers wait for it.
  */
 #include "../support/pair.h"
 
-/* What a host may be made to wait, on a machine that does much else; keep-alive takes 20 s. */
+/* Longest time that a host may have to wait, on a busy machine; keep-alive takes 20 s. */
 enum { SOON_MS = 5000, STOPPED_MS = 3000, TAG = 7 };
 
 static int64_t since(int64_t begin)
@@ -29,8 +29,8 @@ enum { SERVER_DIES, CLIENT_DIES };
 
 /* ---- the survivors ---- */
 
-/* Waits until the operation has ended because the other one is dead, and says how long that took. The director
- * kills as soon as it has heard "ready". */
+/* Waits until the operation has ended because the peer is dead, and prints how long that took. The director kills
+ * the peer when it hears "ready". */
 static void miss(struct side *side, struct op *op, const char *what)
 {
     int64_t begin;
@@ -57,7 +57,7 @@ static void bereft(struct side *side)
     host_stop();
 }
 
-/* With large messages under way in both directions. */
+/* A survivor with large messages under way in both directions. */
 static void busy_client(struct side *side)
 {
     enum { BIG = 4 << 20 };
@@ -76,7 +76,7 @@ static void busy_client(struct side *side)
     host_stop();
 }
 
-/* With nothing pending; the host asks now and then whether it may drop the address. */
+/* A survivor with nothing pending; its host asks from time to time whether it may drop the address. */
 static void idle_server(struct side *side)
 {
     struct method_drop_addr_query query = {.addr = pair_server(side)};
@@ -129,19 +129,19 @@ static void posts_to_dead(struct side *side)
     char buffer[64] = "";
 
     tell(side, "ready", 0);
-    hear(side, "killed"); /* without a single test call in between */
+    hear(side, "killed"); /* without a test call in between */
     {
         struct op receive = {0}, send = {0}, unexpected = {0};
 
         op_recv(&receive, server, buffer, 64, 1);
         op_send(&send, server, buffer, 64, 1);
         op_send_unexpected(&unexpected, server, buffer, 64, 1);
-        /* Small sends may have completed into the void; the receive cannot. */
+        /* Small sends may have completed before the death was noticed; the receive cannot. */
         CHECK_THAT(op_code(&receive), <, 0);
         op_code(&send);
         op_code(&unexpected);
     }
-    /* Cancelling with a dead peer is bounded too: it answers or is refused. */
+    /* Cancelling after the peer's death is bounded, too: the post is rejected, or the operation ends soon. */
     {
         struct op late = {0};
 
@@ -154,7 +154,7 @@ static void posts_to_dead(struct side *side)
     host_stop();
 }
 
-/* ---- a server that comes back ---- */
+/* ---- a server that is restarted ---- */
 
 static void next_server(struct side *side)
 {
@@ -171,7 +171,7 @@ static void returning_client(struct side *side)
     int64_t begin;
 
     tell(side, "ready", 0);
-    /* Meanwhile it calls nothing, as a mount that is not used. */
+    /* Makes no call meanwhile, like a mount that is not in use. */
     hear(side, "back");
     begin = now_ms();
     while (!pair_try_hello(server) && since(begin) < 30000)
@@ -197,7 +197,7 @@ static void server_returns(struct world *world)
     child_end(server);
 }
 
-/* ---- stopped is not dead ---- */
+/* ---- a stopped peer is not dead ---- */
 
 static void stopped_server(struct side *side)
 {

@@ -1,10 +1,10 @@
 /*
- * A host that closes descriptors that are not its own, as daemons do: for (fd = 3; fd < 1024; fd++) close(fd).
+ * A host that closes descriptors that it does not own, as daemons do: for (fd = 3; fd < 1024; fd++) close(fd).
  *
  *     peer ◄── pending operations ── host: closes all that were opened since its start
- *                                       │   its own files take the numbers, or not
+ *                                       │   its own files may take the numbers
  *                                       ├─► blocked and polling calls return: operations end, then -BMI_EBADF
- *                                       └─► one line, no CPU time, finalize closes nothing of the host's
+ *                                       └─► one line, no CPU time, finalize closes no file of the host
  */
 #include "../support/log.h"
 #include "../support/pair.h"
@@ -19,7 +19,7 @@ enum { MOST = 1024, TAG = 7, THREADS = 2, SECOND = 1000 };
 
 static const char WORD[] = "closed descriptors of this library";
 
-/* LeakSanitizer's question: a lost endpoint leaves its ports as they are. */
+/* LeakSanitizer asks this function: an endpoint without descriptors does not free its ports. */
 int __lsan_is_turned_off(void);
 
 int __lsan_is_turned_off(void)
@@ -31,7 +31,7 @@ int __lsan_is_turned_off(void)
 
 /* Descriptors that were open before the library was loaded. */
 static bool before[MOST];
-/* Files that the host has opened at the library's numbers. */
+/* Files that the host has opened under the library's descriptor numbers. */
 static struct stat theirs[MOST];
 static int took;
 
@@ -68,7 +68,7 @@ static void take_the_numbers(void)
         int fd = open_one(took);
 
         CHECK(fd >= 0 && fd < MOST && fstat(fd, &theirs[fd]) == 0);
-        theirs[fd].st_nlink = 77; /* the mark */
+        theirs[fd].st_nlink = 77; /* marks the number as the host's */
     }
 }
 
@@ -98,7 +98,7 @@ static void check_numbers(void)
 
 /* ---- calls ---- */
 
-/* Makes one test call of this context, and books what it reports. */
+/* Makes one test call in this context, and counts the completions. */
 static int test_once(bmi_context_id context, int idle_ms, int *count)
 {
     bmi_op_id_t id;
@@ -114,7 +114,7 @@ static int test_once(bmi_context_id context, int idle_ms, int *count)
     return result;
 }
 
-/* Returns when the library says that nothing else comes: all within a second. */
+/* Calls until the library reports that the endpoint is lost, which takes less than a second. */
 static void test_until_lost(bmi_context_id context, int idle_ms)
 {
     deadline_t deadline = deadline_in(SECOND);
@@ -160,7 +160,7 @@ static void post(struct pending *pending, struct bmi_method_addr *peer)
     pending->out = calloc(1, LARGE);
     CHECK(pending->out != NULL);
     CHECK_THAT(op_recv(&pending->recv, peer, pending->in, sizeof pending->in, TAG), ==, 0);
-    /* No receive is posted for it. */
+    /* The peer posts no receive for this send. */
     CHECK_THAT(op_send(&pending->send, peer, pending->out, LARGE, TAG), ==, 0);
 }
 
@@ -171,7 +171,7 @@ static void let_go(struct side *side)
     hear(side, "bye");
 }
 
-/* A client with operations under way, of which nothing has been logged. */
+/* Begins a client with operations under way, and clears the log. */
 static void begin(struct side *side, struct pending *pending)
 {
     log_take();
@@ -182,7 +182,7 @@ static void begin(struct side *side, struct pending *pending)
     log_forget();
 }
 
-/* The host closes descriptors that it has not opened; with the variant `true` it opens files at those numbers. */
+/* Closes the descriptors that the host has not opened; with a variant of `true`, opens files under those numbers. */
 static void lose(struct side *side)
 {
     close_the_others();
@@ -190,7 +190,7 @@ static void lose(struct side *side)
         take_the_numbers();
 }
 
-/* Afterwards: the operations have ended, all calls fail, at once, and nothing runs. */
+/* Checks that the operations have ended, that every call fails at once, and that no thread uses the processor. */
 static void over(struct side *side, struct pending *pending)
 {
     int64_t begun = cpu_ms();
@@ -238,14 +238,14 @@ static void blocks(struct side *side)
     over(side, &pending);
 }
 
-/* No call is made between the closing and finalize; then it begins again. */
+/* No call is made between the closing and finalize; then the library is initialized again. */
 static void finalizes(struct side *side)
 {
     struct pending pending;
     int64_t begun;
 
     begin(side, &pending);
-    pause_ms(300); /* the helper has it */
+    pause_ms(300); /* the helper polls by now */
     lose(side);
     begun = now_ms();
     let_go(side);
@@ -256,11 +256,11 @@ static void finalizes(struct side *side)
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, NULL), ==, 0);
     CHECK_THAT(ops->finalize(), ==, 0);
     if (log_count() != 0)
-        log_one(0, "no line at all"); /* shows the line */
+        log_one(0, "no line at all"); /* prints the line, if there is one */
     check_numbers();
 }
 
-/* A child closes no file of the host's, although it closes what it has of its parent's library. */
+/* A child closes no file of the host, although it closes the descriptors of its parent's library. */
 static void forks(struct side *side)
 {
     pid_t child;
@@ -281,14 +281,14 @@ static void forks(struct side *side)
     check_numbers();
 }
 
-/* The host loses only eventfds, and its sockets take their numbers: what wakes threads writes nothing to them. */
+/* The host closes only eventfds, and its sockets take their numbers: the library writes no wake-ups to them. */
 static void eventfds(struct side *side)
 {
     int host[MOST], count = 0;
     struct pending pending;
 
     begin(side, &pending);
-    pause_ms(300); /* the helper has it */
+    pause_ms(300); /* the helper polls by now */
     for (int fd = 3; fd < MOST; fd++) {
         char name[32], file[32] = {0};
         int pair[2];
@@ -312,7 +312,7 @@ static void eventfds(struct side *side)
     }
 }
 
-/* Loses its client, and is as ever. */
+/* A peer that loses its client and works on. */
 static void peer(struct side *side)
 {
     pair_server(side);
@@ -336,7 +336,7 @@ static const struct scenario scenarios[] = {
     {0},
 };
 
-/* libfabric has eventfds, too, and writes to them. */
+/* libfabric has eventfds, too, and writes to them: not over rdm. */
 static const struct scenario over_rdm[] = {ALWAYS, {0}};
 
 int main(int argc, char **argv)

@@ -1,9 +1,9 @@
 /*
- * The host lets go of addresses: BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY and the forget callback.
+ * The host drops addresses: BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY and the forget callback.
  *
  *     a client dies ──► forget callback, once, with its name
- *                       BMI_DROP_ADDR_QUERY answers 1 as soon as nothing of it is left
- *     host drops    ──► address, id and memory are free; messages that waited are thrown away
+ *                       BMI_DROP_ADDR_QUERY answers 1 as soon as no message of it waits
+ *     host drops    ──► address, id and memory are free; waiting messages are thrown away
  *     it comes again ─► as a new peer
  *
  * See lifecycle.c for names of one peer that are dropped one by one, and calls.c for callers that come again.
@@ -16,7 +16,7 @@
 
 enum { OLD_LARGE = 2 * 1024 * 1024, TAG_SMALL = 1, TAG_LARGE, TAG_LIST, TAG_MARKER, TAG_LAST };
 
-/* ---- what a dropped peer had sent is gone ---- */
+/* ---- dropping a peer discards the messages that it sent ---- */
 
 static void drops_sender(struct side *side)
 {
@@ -24,7 +24,7 @@ static void drops_sender(struct side *side)
     static char room[OLD_LARGE];
     struct op marker = {0};
 
-    /* Comes last: everything is here, and not received yet. */
+    /* Sent last: all other messages have arrived, and none has been received. */
     CHECK_THAT(op_recv(&marker, client, NULL, 0, TAG_MARKER), >=, 0);
     UNTIL (op_done(&marker)) /* unlike op_wait, without taking unexpected messages */
         host_testcontext(16, 0, 5);
@@ -35,7 +35,7 @@ static void drops_sender(struct side *side)
         CHECK_THAT(host_testcontext(16, 0, 1), ==, 0);
     }
     tell(side, "dropped", 0);
-    client = pair_accept(); /* nothing comes before it */
+    client = pair_accept(); /* no message comes before it */
     for (int tag = TAG_SMALL; tag <= TAG_LIST; tag++) {
         struct op receive = {0};
 
@@ -43,7 +43,7 @@ static void drops_sender(struct side *side)
         op_received(&receive, 1000 + tag);
         check_filled(room, 1000 + (size_t)tag, (uint64_t)tag);
     }
-    /* And the unexpected ones of before never come. */
+    /* The unexpected messages from before never come. */
     take_pattern(4, TAG_LAST, 0);
     pair_part(side);
 }
@@ -69,7 +69,7 @@ static void is_dropped(struct side *side)
     op_failed(&list, BMI_ENETRESET);
     op_sent(&marker);
     for (int i = 0; i < 3; i++) {
-        op_wait(&unexpected[i]); /* it was here, or on its way */
+        op_wait(&unexpected[i]); /* it had arrived, or was on its way */
         CHECK(unexpected[i].error == 0 || unexpected[i].error == -BMI_ENETRESET);
     }
     fenced_free(old);
@@ -81,11 +81,11 @@ static void is_dropped(struct side *side)
     pair_part(side);
 }
 
-/* ---- the forget callback, and what the query answers ---- */
+/* ---- the forget callback, and the query ---- */
 
 enum { GUESTS = 4 };
 
-/* Waits until an unexpected message is here, without taking it. */
+/* Waits until an unexpected message has arrived, without taking it. */
 static void await_message(void)
 {
     struct bmi_mx_credits credits = {.size = sizeof credits};
@@ -96,7 +96,7 @@ static void await_message(void)
     }
 }
 
-/* Guests: one is killed, one finalizes, one is killed while its message waits, one lives on. */
+/* A host with four guests: one is killed, one finalizes, one is killed while its message waits, one lives on. */
 static void host_of_guests(struct side *side)
 {
     struct bmi_method_addr *guest[GUESTS];
@@ -121,7 +121,7 @@ static void host_of_guests(struct side *side)
     CHECK(host_may_drop(guest[0]) && host_may_drop(guest[1]));
     CHECK(!host_may_drop(guest[2]) && !host_may_drop(guest[3]));
 
-    /* The third has something to say, and dies before the server listens. */
+    /* The third guest sends a message, and dies before the server takes it. */
     tell(side, "say it", 0);
     await_message();
     tell(side, "it is here", 0);
@@ -131,7 +131,7 @@ static void host_of_guests(struct side *side)
     CHECK(host_take(7) == guest[2]);
     CHECK(host_may_drop(guest[2]));
 
-    /* Once each, however long they are kept. */
+    /* The callback is called once for each dead guest, however long the host keeps it. */
     for (int i = 0; i < 20; i++)
         host_pump(1);
     CHECK_THAT(host_forgotten_of(guest[3]), ==, 0);
@@ -185,7 +185,7 @@ static void sees_guests_off(struct world *world)
     child_end(server);
 }
 
-/* ---- a caller dies before the host knows it ---- */
+/* ---- a caller dies before the host has heard of it ---- */
 
 static void meets_dead(struct side *side)
 {
@@ -222,7 +222,7 @@ static void kills_unknown(struct world *world)
     child_end(server);
 }
 
-/* ---- thousands come and go ---- */
+/* An id is not reused before 1024 others were given out, and some are in use. */
 
 enum { STREAMS = 4, CLIENTS = 2000, CLIENTS_RDM = 96, SETTLED = 1200, SETTLED_RDM = 12, LAST = 12 };
 /* Ids rest before they are given out again: 1024 of them, and some are in use. */
@@ -249,7 +249,7 @@ static void listen_for_ids(int level, const char *line)
         atomic_store(&last_id, id);
 }
 
-/* Those that have come, and how many have gone: the host lets go of them as OrangeFS's does. */
+/* Clients that have come and those that have gone; the host drops them as OrangeFS does. */
 struct crowd {
     struct bmi_method_addr *here[2 * STREAMS];
     int count, gone;
@@ -260,7 +260,7 @@ static void serve_crowd(struct crowd *crowd)
     if (crowd->count - crowd->gone < 2 * STREAMS && host_waiting()) {
         struct bmi_method_addr *guest = pair_accept();
 
-        /* Also the successor at an endpoint whose last client is not dropped yet is a new peer. */
+        /* A client is a new peer even if its endpoint's last one has not been dropped yet. */
         for (int i = 0; i < crowd->count - crowd->gone; i++)
             CHECK(crowd->here[i] != guest);
         crowd->here[crowd->count++ - crowd->gone] = guest;
@@ -280,27 +280,27 @@ static void forgets_thousands(struct side *side)
     size_t before = 0, after = SIZE_MAX;
     deadline_t deadline;
 
-    /* In case the environment asks for less. */
+    /* The environment may ask for less. */
     CHECK(setenv("BMI_MX_LOG", "info", 1) == 0);
     host_load();
     log_by(listen_for_ids);
     tell(side, "endpoint", host_start_server());
-    /* On a machine that has no time for so many, as many as it has. */
+    /* A busy machine serves fewer clients within the time. */
     for (deadline = deadline_in(WAIT_MS); crowd.gone < clients() && !deadline_over(deadline);) {
         size_t used = mallinfo2().uordblks;
 
         serve_crowd(&crowd);
-        /* Those that are here take memory too (19 kB each in libfabric), more or fewer at a time: the
-         * most of the first part, the least of the last. */
+        /* Connected clients take memory too (19 kB each in libfabric), and their number varies: the comparison
+         * takes the most of the first part and the least of the last. */
         if (crowd.gone < settled())
             before = used > before ? used : before;
         else if (crowd.gone > clients() - LAST)
             after = used < after ? used : after;
     }
-    /* The small host keeps a record of each, to notice when one is named again. */
+    /* The small host keeps a record of each address, to notice one that is registered again. */
     if (after < SIZE_MAX && slower() == 1)
         CHECK_THAT(after, <, before + (size_t)(crowd.gone - settled()) * 96 + 65536);
-    /* The log has at most 100 lines a second: some more come, until the id of one is heard. */
+    /* The log is limited to 100 lines a second: serves more clients until the line with an id comes. */
     atomic_store(&last_id, 0);
     for (deadline = deadline_in(WAIT_MS); atomic_load(&last_id) == 0;) {
         CHECK(!deadline_over(deadline));
@@ -366,6 +366,6 @@ static const struct scenario scenarios[] = {
 int main(int argc, char **argv)
 {
     port_notices_deaths_soon();
-    setenv("MALLOC_ARENA_MAX", "1", 1); /* of which mallinfo2 knows */
+    setenv("MALLOC_ARENA_MAX", "1", 1); /* mallinfo2 knows the main arena only */
     return harness_main(argc, argv, scenarios);
 }

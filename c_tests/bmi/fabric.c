@@ -1,5 +1,5 @@
 /*
- * libfabric as a guest of the library: what it may be asked for, what it does to the process,
+ * libfabric inside a process: which library and provider may be asked for, what loading it changes in the process,
  * and peers that do not have it.
  *
  *     MX_LIBFABRIC, MX_PROVIDER ──► initialize ──► 0
@@ -15,7 +15,7 @@
 #include "../support/pair.h"
 #include "../support/wait_children.h"
 
-/* SA_RESTORER, libc's own: there as soon as a disposition has been set once, to whatever. */
+/* SA_RESTORER: libc sets this flag in every disposition that it has set once. */
 enum { RESTORER = 0x04000000 };
 
 /* ---- helpers ---- */
@@ -31,7 +31,7 @@ static int try_client(void)
     return ops->initialize(NULL, METHOD_ID, 0, NULL);
 }
 
-/* Initialize must fail with the documented code and say why; then tcp must work. */
+/* Checks that initialize fails with the documented code and logs the reason, and that tcp works afterwards. */
 static void refused(const char *const *words)
 {
     setenv("MX_PORT", "rdm", 1);
@@ -40,12 +40,12 @@ static void refused(const char *const *words)
     log_is_one(__FILE__, __LINE__, 0, words);
     setenv("MX_PORT", "tcp", 1);
     pair_exchange_self(host_lookup_endpoint(host_start_server()), 8, 1);
-    /* Endpoints that are taken may have been named; the fabric is no concern of tcp's. */
+    /* Lines about occupied endpoints may come; tcp says nothing about a fabric. */
     CHECK_THAT(log_said("rdm") + log_said("libfabric"), ==, 0);
     host_stop();
 }
 
-/* Restores what the runner has set: the tests may be about another libfabric. */
+/* Restores what the runner has set, because the tests may run with another libfabric. */
 static void restore(const char *name, const char *value)
 {
     if (value != NULL)
@@ -54,18 +54,18 @@ static void restore(const char *name, const char *value)
         unsetenv(name);
 }
 
-/* ---- what cannot be had ---- */
+/* ---- libraries and providers that are not available ---- */
 
 static void asks_for_libraries(struct side *side)
 {
     char text[] = "/tmp/c_tests_no_library.XXXXXX";
-    /* What is asked for, and what else is said. */
+    /* The value of MX_LIBFABRIC, and texts that the line has to contain. */
     const char *const asked[][4] = {
         {"/nonexistent/libfabric.so.1", "not found", "MX_LIBFABRIC"},
-        {"/nonexistent/libfabric.so.1", "not found", "MX_LIBFABRIC"}, /* again */
+        {"/nonexistent/libfabric.so.1", "not found", "MX_LIBFABRIC"}, /* a second time */
         {text, "cannot be loaded", "MX_LIBFABRIC"},
         {"/tmp", "cannot be loaded", "MX_LIBFABRIC"},
-        {"libpthread.so.0", "fi_"}, /* another library */
+        {"libpthread.so.0", "fi_"}, /* a library, but not libfabric */
     };
     char *usual = getenv("MX_LIBFABRIC");
     int fd = mkstemp(text);
@@ -79,7 +79,7 @@ static void asks_for_libraries(struct side *side)
         setenv("MX_LIBFABRIC", asked[i][0], 1);
         refused(asked[i]);
     }
-    /* And the right one after all that, in the same process. */
+    /* The right library still works afterwards, in the same process. */
     restore("MX_LIBFABRIC", usual);
     setenv("MX_PORT", "rdm", 1);
     CHECK_THAT(try_client(), ==, 0);
@@ -114,7 +114,7 @@ static void asks_for_providers(struct side *side)
     free(usual);
 }
 
-/* The providers there are without a card register nothing; those of cards name the limit. */
+/* Providers without an adapter register no memory; those of adapters name the limit. */
 static void locks_nothing(struct side *side)
 {
     int result;
@@ -132,7 +132,7 @@ static void locks_nothing(struct side *side)
     CHECK_THAT(ops->finalize(), ==, 0);
 }
 
-/* ---- what it does to the process ---- */
+/* ---- changes to the process ---- */
 
 static void local_and_tcp_load_nothing(struct side *side)
 {
@@ -158,7 +158,7 @@ static void note_dispositions(struct sigaction *actions)
 {
     for (int number = 1; number <= SIGRTMAX; number++) {
         memset(&actions[number], 0, sizeof actions[number]);
-        (void)sigaction(number, NULL, &actions[number]); /* two are libc's own */
+        (void)sigaction(number, NULL, &actions[number]); /* two signals are reserved by libc */
     }
 }
 
@@ -193,7 +193,7 @@ static void keeps_signals(struct side *side)
     }
 }
 
-/* ---- fork, with a fabric open and a peer connected ---- */
+/* ---- fork while a fabric is open and a peer connected ---- */
 
 static void forks(struct side *side)
 {
@@ -209,7 +209,7 @@ static void forks(struct side *side)
         int outcount;
         struct bmi_method_unexpected_info info;
 
-        /* Opens a fabric of its own; what goes over one is in fork.c. */
+        /* The child opens a fabric of its own; fork.c tests messages over it. */
         if (ops->testunexpected(1, &outcount, &info, 0) != 0 || outcount != 0)
             leave_fork("1");
         if (ops->finalize() != 0)
@@ -217,7 +217,7 @@ static void forks(struct side *side)
         leave_fork("0");
     }
     reap_fork(child);
-    /* The peer has noticed nothing, and the fabric still carries. */
+    /* The peer has noticed nothing, and the fabric still carries messages. */
     for (int i = 0; i < 5; i++)
         pair_hello(server);
     pair_part(side);
@@ -250,7 +250,7 @@ static void tcp_server(struct side *side)
     pair_part(side);
 }
 
-/* It warns once, however often it connects anew. */
+/* Warns once, however often the client connects. */
 static void rdm_client(struct side *side)
 {
     struct bmi_method_addr *server;
@@ -270,10 +270,10 @@ static void rdm_server(struct side *side)
     log_take();
     setenv("MX_PORT", "rdm", 1);
     pair_serve(side);
-    log_forget(); /* of endpoints that were taken */
+    log_forget(); /* lines about occupied endpoints */
     client = pair_accept();
     exchange(client);
-    /* A peer that comes over tcp is served over tcp; nothing is wrong with that. */
+    /* A peer that comes over tcp is served over tcp, without a warning. */
     CHECK_THAT(log_count(), ==, 0);
     pair_part(side);
 }
@@ -286,7 +286,7 @@ static void tcp_client(struct side *side)
     pair_part(side);
 }
 
-/* An address that says rdm@ means it: no fallback. */
+/* An address with rdm@ allows no fallback. */
 static void insists(struct side *side)
 {
     struct bmi_method_addr *server;
@@ -318,7 +318,7 @@ static void has_no_rdm(struct side *side)
     host_stop();
 }
 
-/* A process that forces another port reaches an rdm address all the same: opened when needed. */
+/* A process that forces another port still reaches an rdm address: the port is opened when needed. */
 static void tcp_client_of_rdm_address(struct side *side)
 {
     int endpoint = (int)hear(side, "endpoint");

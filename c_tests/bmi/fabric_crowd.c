@@ -1,11 +1,11 @@
 /*
- * A server with fewer descriptors than it has fabric peers twice over: tcp;ofi_rxm has a socket of its own for each peer, and
- * the connections on which peers were met must go.
+ * A server whose limit of descriptors does not allow two for each fabric peer: tcp;ofi_rxm has a socket for each
+ * peer, so the meeting links have to be closed.
  *
- *     client ◄── meeting link ──► server      until places or descriptors are short
- *            ◄═══ the fabric ═══►             from the move on
+ *     client ◄── meeting link ──► server      until links or descriptors are short
+ *            ◄═══ the fabric ═══►             after the move
  *
- * Only over rdm; other ports need a descriptor for each peer anyway.
+ * Runs over rdm only; other ports need a descriptor for each peer anyway.
  */
 #include "../support/limit.h"
 #include "../support/pair.h"
@@ -24,7 +24,7 @@ static int number_of(const char *name, int usual)
     return text != NULL ? atoi(text) : usual;
 }
 
-/* Answers each request until the director says so. */
+/* Answers each request until the director sends a note. */
 static void server(struct side *side)
 {
     int answered = 0;
@@ -47,7 +47,7 @@ static void server(struct side *side)
     host_stop();
 }
 
-/* Calls rarely: there are many of these. */
+/* Polls rarely, because many processes do. */
 static void idle_until(struct side *side, const char *word)
 {
     while (!heard_anything(side))

@@ -1,15 +1,15 @@
 /*
- * Two sides that chose different providers: they learn it from each other's endpoint addresses, say so once,
- * and talk over TCP.
+ * Two sides that chose different providers: each learns that from the other's endpoint address, logs it once, and
+ * talks over TCP.
  *
- *     C_TESTS_PROVIDERS=tcp,tcp;ofi_rxm     the one of side a, the one of side b
+ *     C_TESTS_PROVIDERS=tcp,tcp;ofi_rxm     the provider of side a, and that of side b
  *
- * For `make check-fabric`, where there are two providers that can be used.
+ * Run by `make check-fabric`, where two providers can be used.
  */
 #include "../support/log.h"
 #include "../support/pair.h"
 
-/* Makes one of the two this process's, and gives the other. */
+/* Makes one of the two providers this process's choice, and returns the other. */
 static const char *choose(bool first)
 {
     static char both[256];
@@ -40,7 +40,7 @@ static void is_served(struct side *side)
     log_take();
     other = choose(false);
     pair_exchange(pair_client(side), 300000, 1);
-    /* It names what they have and what it has. */
+    /* The line names both providers. */
     log_one(0, other, getenv("MX_PROVIDER"), "falling back");
     pair_part(side);
 }

@@ -1,9 +1,9 @@
 /*
- * The stack that libfabric's own calls take, without a library of ours: `make fabric-stacks`.
+ * Stack used by libfabric's own calls, without this project's libraries: `make fabric-stacks`.
  *
  *     a ── message ──► b        two endpoints of one process, every call by on_stack(), which logs its bytes
  *
- * The provider is the argument, tcp;ofi_rxm without one.
+ * The argument names the provider; the default is tcp;ofi_rxm.
  */
 #include "../support/check.h"
 #include "../support/stacks.h"
@@ -20,14 +20,14 @@
 enum { A, B, BOTH, LARGE = 64 << 10, NAME_MAX_BYTES = 256 };
 
 #define W(value) (word)(value)
-/* libfabric's are inline functions, with addresses all the same. */
+/* libfabric's calls are inline functions, which have addresses all the same. */
 #define CALL(name, ...) on_stack(#name, false, (void (*)(void))name, (const word[ARGUMENTS]){__VA_ARGS__})
 #define GOOD(name, ...) CHECK_THAT((int)CALL(name, __VA_ARGS__), ==, 0)
 
 static struct fid_ep *endpoints[BOTH];
 static struct fid_cq *queues[BOTH];
 
-/* Whether a completion has come. */
+/* Returns true if a completion has come. */
 static bool read_queue(int side)
 {
     struct fi_cq_entry entry;
@@ -37,7 +37,7 @@ static bool read_queue(int side)
     return count == 1;
 }
 
-/* One message from a to b. */
+/* Sends one message from a to b. */
 static void exchange(fi_addr_t to, size_t size)
 {
     static char in[LARGE], out[LARGE];

@@ -3,20 +3,20 @@
  *
  *     either side, or both: 0, 4096 bytes, 500 KiB ── initialize, messages of all sizes, finalize
  *
- * A link's shared memory and the page of counters are files. Without them messages go over sockets, tools do not
- * see the endpoint, and a line says which limit that is; the signal of the limit does not come.
+ * The shared memory of a link and the page of counters are files. Without them messages go over sockets, tools do
+ * not see the endpoint, and a line names the limit. No signal (SIGXFSZ) is raised.
  */
 #include "../support/limit.h"
 #include "../support/log.h"
 #include "../support/pair.h"
 
-/* The bytes of the page of counters. */
+/* Size of the page of counters. */
 enum { COUNTERS = 8192 };
-/* A limit that nothing reaches. */
+/* A limit that no file reaches. */
 #define ANY INT64_MAX
 enum { TIMES = 10 };
 
-/* ---- a side whose variant is the bytes that its files may have ---- */
+/* ---- sides; the variant is the limit in bytes ---- */
 
 static void serves(struct side *side)
 {

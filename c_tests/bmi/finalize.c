@@ -1,16 +1,15 @@
 /*
- * finalize with everything in flight: soon over, all peers told, nothing left behind.
+ * finalize with everything in flight: it ends soon, all peers are told, and nothing is left behind.
  *
  *      door (stopped: no answer)       ◄── connecting ── ┌───────┐ ── peer, alive
  *                                                        │ ender │ ── peer, stopped
  *      threads asleep in testcontext, testunexpected ──► └───────┘ ── peer, dead
  *
- * Every time-out that could end an operation here is 20 s: what ends sooner, ends because its
- * peer was told. finalize itself waits at most a second for its last words to leave, which it
- * needs only where a peer does not take them.
+ * Every time-out that could end an operation here is 20 s: an operation that ends sooner ends because its peer was
+ * told. finalize waits at most a second for its last packets to leave, and only for peers that do not read them.
  *
- * Over rdm a first life of the library in the process is not looked at: libfabric keeps what it
- * opened once per process. Later ones must add nothing.
+ * Over rdm the first life of the library in a process does not count, because libfabric keeps what it opens once
+ * per process. Later lives must add nothing.
  */
 #include "../support/cleanup_check.h"
 #include "../support/pair.h"
@@ -24,32 +23,32 @@ enum {
     FEW = 4,
     MANY_UNEXPECTED = 10,
     BIG = 32 * MIB, /* more than rings and sockets hold */
-    LESS = 2 * MIB, /* for fifty lives */
+    LESS = 2 * MIB, /* per life, in the test of fifty lives */
     TAG_BIG = 1,    /* from ender to peer and back */
     TAG_LOST = 100, /* receives without a message */
     TAG_OFFER = 200,
     TAG_LOUD = 300, /* unexpected messages */
     LINGERS_MS = 1000,
-    /* The time that a busy machine may add. Far below the 20 s of every time-out. */
+    /* Time that a busy machine may add, far below the 20 s of every time-out. */
     SLACK_MS = 4000,
     LIVES = 50,
-    ENOUGH = 12,    /* when time runs out on a machine that is busy with other things */
+    ENOUGH = 12,    /* lives that suffice on a busy machine */
     TIME_MS = 35000,
-    /* KiB by which a process may grow after its tenth life: what malloc keeps. */
+    /* KiB by which a process may grow after its tenth life, because malloc keeps memory. */
     GROWTH_KB = 4096,
-    /* libfabric 1.17 has up to two lanes' pools more or less at such a moment; a pool a life would be
-     * several times as much. */
+    /* libfabric 1.17 may hold up to two endpoints' pools more or less at a given moment; a leaked pool for each
+     * life would be several times as much. */
     GROWTH_RDM_KB = 65536,
 };
 
-/* ---- what is in flight with one peer ---- */
+/* ---- operations in flight with one peer ---- */
 
 struct load {
     struct op lost[FEW], offer[FEW], big_out, big_in, loud[MANY_UNEXPECTED];
     char *out, *in, *room;
 };
 
-/* Both sides post the same. */
+/* Posts the same operations on both sides. */
 static void load_post(struct load *load, struct bmi_method_addr *peer, size_t big)
 {
     memset(load, 0, sizeof *load);
@@ -66,7 +65,7 @@ static void load_post(struct load *load, struct bmi_method_addr *peer, size_t bi
     CHECK_THAT(op_send(&load->big_out, peer, load->out, (bmi_size_t)big, TAG_BIG), ==, 0);
 }
 
-/* The peers' side only: more than the ender fetches, small ones and some that are offered. */
+/* Posts the peers' unexpected messages: more than the ender fetches, some small, some announced. */
 static void load_shout(struct load *load, struct bmi_method_addr *peer)
 {
     for (int i = 0; i < MANY_UNEXPECTED; i++)
@@ -83,7 +82,7 @@ static void must_have_been_reset(struct op *op)
     CHECK_THAT(op->error, ==, -BMI_ENETRESET);
 }
 
-/* An operation that was moving may have got through before. */
+/* Waits for an operation that may have completed before the peer left. */
 static void may_have_been_reset(struct op *op)
 {
     if (op->posted != 0)
@@ -93,7 +92,7 @@ static void may_have_been_reset(struct op *op)
         CHECK_THAT(op->error, ==, -BMI_ENETRESET);
 }
 
-/* Everything ends, with the code for a peer that has left. */
+/* Waits for all operations, which end with the code for a peer that has left. */
 static void load_must_end(struct load *load)
 {
     for (int i = 0; i < FEW; i++) {
@@ -120,13 +119,13 @@ static const char *const waits[] = {"test", "testcontext", "testunexpected"};
 
 struct sleeper {
     enum wait wait;
-    bmi_op_id_t id; /* IN_TEST: of an operation in context 0 that does not end */
+    bmi_op_id_t id; /* IN_TEST: an operation in context 0 that does not end */
     pthread_t thread;
     atomic_int tid, over;
     int result;
 };
 
-/* Until the library says that there is no more to wait for. */
+/* Calls until the library reports that nothing is left to wait for. */
 static void *sleep_in_library(void *argument)
 {
     struct sleeper *sleeper = argument;
@@ -145,7 +144,7 @@ static void *sleep_in_library(void *argument)
         case IN_TEST:
             sleeper->result = ops->test(sleeper->id, &count, &error, &size, &user, 60000, 0);
             break;
-        case IN_TESTCONTEXT: /* comes back, with nothing, when an unexpected message waits */
+        case IN_TESTCONTEXT: /* returns without a result when an unexpected message waits */
             sleeper->result =
                 ops->testcontext(1, &id, &count, &error, &size, &user, 60000, 1);
             break;
@@ -169,7 +168,8 @@ static void sleeper_start(struct sleeper *sleeper, enum wait wait, bmi_op_id_t i
     CHECK_THAT(pthread_create(&sleeper->thread, NULL, sleep_in_library, sleeper), ==, 0);
 }
 
-/* Until the kernel says that it sleeps. It may still be on its way: then it meets finalize there. */
+/* Waits until the kernel reports that the thread sleeps. A thread that is still about to sleep meets finalize
+ * there. */
 static void sleeper_await(struct sleeper *sleeper)
 {
     for (deadline_t deadline = deadline_in(WAIT_MS);;) {
@@ -192,7 +192,7 @@ static void sleeper_await(struct sleeper *sleeper)
     }
 }
 
-/* It comes back by itself, with a word on why. */
+/* Waits for a thread that finalize has woken, and checks its result. */
 static void sleeper_join(struct sleeper *sleeper)
 {
     struct timespec until;
@@ -204,7 +204,7 @@ static void sleeper_join(struct sleeper *sleeper)
     CHECK_THAT(sleeper->result, ==, -BMI_ENODEV);
 }
 
-/* A thread that has called the library and lives on. */
+/* A thread that calls the library once and lives on. */
 static pthread_barrier_t bystander_turn;
 
 static void *stand_by(void *nothing)
@@ -286,11 +286,11 @@ static void everything_ender(struct side *side)
     doors_gone(&doors);
     pthread_barrier_wait(&bystander_turn);
     CHECK_THAT(pthread_join(bystander, NULL), ==, 0);
-    /* This memory is not looked at any more. */
+    /* The library no longer reads or writes this memory. */
     for (int i = 0; i < PEERS; i++)
         load_free(&loads[i]);
 
-    /* On the same endpoint again, for those who are still there. */
+    /* A new life on the same endpoint, for the peers that are still running. */
     host_serve_at(endpoint);
     tell(side, "again", 0);
     for (int i = 0; i < 2; i++)
@@ -299,7 +299,7 @@ static void everything_ender(struct side *side)
     host_stop();
 }
 
-/* Has everything under way, and then moves nothing: it calls nothing and has no helper. */
+/* Posts everything and then makes no progress: no calls, and no helper thread. */
 static void everything_peer(struct side *side)
 {
     static struct load load;
@@ -377,13 +377,13 @@ static void ends_everything(struct world *world)
     child_end(ender);
 }
 
-/* ---- again and again ---- */
+/* ---- fifty lives in a row ---- */
 
 static void fifty_lives(struct side *side)
 {
     static struct holdings before, after;
     deadline_t deadline = deadline_in(TIME_MS / slower());
-    long early = 0, late = LONG_MAX; /* the most of the first ten lives, the least of the others */
+    long early = 0, late = LONG_MAX; /* largest of the first ten lives, smallest of the others */
     int endpoint = 0;
 
     first_life();
@@ -418,7 +418,7 @@ static void fifty_lives(struct side *side)
             late = after.resident < late ? after.resident : late;
         hear(side, "all ended");
     }
-    /* A checker keeps freed memory; it looks for what is lost by itself. */
+    /* A memory checker keeps freed memory, and looks for leaks itself. */
     if (slower() == 1)
         CHECK_THAT(late - early, <=, port_uses_libfabric() ? GROWTH_RDM_KB : GROWTH_KB);
     tell(side, "endpoint", -1);
@@ -431,7 +431,7 @@ static void lives_through_them(struct side *side)
     static struct load load;
     struct bmi_method_addr *server = NULL;
 
-    /* Over rdm it has to say now and then that it is there. */
+    /* Over rdm the helper has to send keep-alives. */
     if (!port_uses_libfabric())
         setenv("MX_HELPER", "off", 1);
     host_start_client();
@@ -454,7 +454,7 @@ static void lives_through_them(struct side *side)
             holdings_take(&third);
         tell(side, "all ended", 0);
     }
-    /* The last one may still be open, as that of the third life was. */
+    /* The last connection may still be open, as in the third life. */
     if (!port_uses_libfabric())
         holdings_compare(&third, &later);
     tell(side, "bye", 0);

@@ -1,13 +1,13 @@
 /*
- * Fork without exec: the child goes on with what the parent had, or merely lives and holds nothing.
+ * fork without exec: the child takes over what the parent had, or makes no call and holds nothing.
  *
  *     parent   initialize, connect, post ──┬── goes on, exits, or is killed: as if there were no child
  *                                          │
- *     child                                ├── goes on: operations of before end once, with an error;
+ *     child                                ├── goes on: earlier operations end once, with an error;
  *                                          │   contexts, addresses and buffers stay, connections are new
- *                                          └── sleeps: no other process sees anything of it
+ *                                          └── sleeps: no other process notices it
  *
- * "echo" answers every request with its own bytes.
+ * The role "echo" answers every request with the same bytes.
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
@@ -22,7 +22,7 @@ enum {
     PENDING = 3,
     TAG = 10,
     LARGE = 700000,
-    TAG_LATE = 500, /* of what the echo sends when it is asked to */
+    TAG_LATE = 500, /* tags of the echo's later messages */
     ASK_LATE = 77,
     SEEN_AT_ONCE_MS = 2000,
 };
@@ -34,7 +34,7 @@ static void answer(struct arrival *request)
     struct op send = {0};
     int posted = op_send(&send, request->from, request->buffer, request->size, request->tag);
 
-    /* Who asked may be gone by now. */
+    /* The client may have exited by now. */
     if (posted == 0)
         CHECK(op_wait_within(&send, WAIT_MS));
     if (request->tag == ASK_LATE)
@@ -60,7 +60,7 @@ static void echo(struct side *side)
     host_stop();
 }
 
-/* What the other side of a connection that is gone makes of it. */
+/* Sends a request and waits for its answer. Returns false if the other side has closed the connection. */
 static bool asks(struct bmi_method_addr *server, size_t size, bmi_msg_tag_t tag)
 {
     struct op receive = {0}, send = {0};
@@ -92,14 +92,14 @@ static void round_trips(struct bmi_method_addr *server, int count)
     }
 }
 
-/* The same of a server that may not be back yet, or of which a connection is left from before. */
+/* Repeats a request until the server is back, or an old connection has been given up. */
 static void asks_again(struct bmi_method_addr *server)
 {
     UNTIL (asks(server, 100, TAG))
         pause_ms(20);
 }
 
-/* An echo and one client, which reports when it, or its child, is done. */
+/* Runs an echo and one client. The client, or its child, reports when it is done. */
 static void with_an_echo(struct world *world)
 {
     struct child *server = spawn(world, "echo"), *client = spawn(world, "client");
@@ -128,7 +128,7 @@ static void daemonizes(struct side *side)
         _exit(0);
     round_trips(server, 3);
     host_stop();
-    /* Another life. */
+    /* Begins another life of the library. */
     host_start_client();
     host_stop();
     done(side);
@@ -168,8 +168,7 @@ static void both_go_on(struct side *side)
 
 static char room[PENDING][100];
 
-/* Receives whose message comes later, and a send without a receive so far, end in the child; in the parent they
- * find what they were posted for. */
+/* Pending receives and a send without a receive end in the child; in the parent they complete with their messages. */
 static void forks_with_pending(struct side *side)
 {
     struct op receive[PENDING] = {{0}}, on_the_way = {0};
@@ -188,7 +187,7 @@ static void forks_with_pending(struct side *side)
             op_failed(&receive[i], BMI_ENETRESET);
         free(large);
         round_trips(server, 2);
-        host_pump(10); /* nothing is reported again */
+        host_pump(10); /* no completion is reported twice */
         CHECK_THAT(ops->cancel(receive[0].id, 0), <=, 0);
         _exit(0);
     }
@@ -206,7 +205,7 @@ static void forks_with_pending(struct side *side)
     done(side);
 }
 
-/* What has ended before the fork is reported in both. */
+/* An operation that ended before the fork is reported in both processes. */
 static void forks_with_completions(struct side *side)
 {
     static char in[100];
@@ -222,7 +221,7 @@ static void forks_with_completions(struct side *side)
         for (int i = 1; i < PENDING; i++)
             CHECK_THAT(op_recv(&others[i - 1], server, room[i], 100, TAG_LATE + i), ==, 0);
         CHECK(asks(server, 10, ASK_LATE));
-        /* Behind it in the same connection. */
+        /* These come behind that message, on the same connection. */
         for (int i = 1; i < PENDING; i++)
             op_received(&others[i - 1], 5);
     }
@@ -297,7 +296,7 @@ static void a_server_daemonizes(struct world *world)
     child_hear(server, "done");
 }
 
-/* The parent keeps the endpoint: the child gets an error, and the endpoint when the parent has gone. */
+/* The parent keeps the endpoint: the child gets an error, and takes the endpoint over once the parent has exited. */
 static void serves_and_lives(struct side *side)
 {
     struct op early = {0};
@@ -317,7 +316,7 @@ static void serves_and_lives(struct side *side)
     CHECK_THAT(now_ms() - began, <, 2 * SEEN_AT_ONCE_MS * slower());
     began = now_ms();
     CHECK_THAT(op_send(&early, self, "x", 1, 1), ==, -BMI_EADDRINUSE);
-    /* The library waits for a living parent once, for these 2 s. */
+    /* The library waits 2 s for a living parent, once. */
     CHECK_THAT(now_ms() - began, <, SEEN_AT_ONCE_MS * slower());
     CHECK_THAT(write(parents_end[1], "x", 1), ==, 1);
     UNTIL (ops->open_context(0) == 0)
@@ -342,12 +341,12 @@ static void a_server_lives(struct world *world)
     child_hear(server, "done");
 }
 
-/* ---- the child merely lives ---- */
+/* ---- the child makes no call ---- */
 
 enum { FDS = 4096 };
 
-/* Numbers of this process's descriptors: `had` gets those there are; of the others, returns the first that is
- * there and matters. */
+/* Looks at this process's descriptors. With `note`, marks the open ones in `had`; otherwise returns one that is
+ * not marked, or -1. */
 static int unknown_descriptor(bool *had, bool note)
 {
     DIR *list = opendir("/proc/self/fd");
@@ -362,7 +361,7 @@ static int unknown_descriptor(bool *had, bool note)
             continue;
         if (note)
             had[fd] = true;
-        /* libfabric's cannot be known. */
+        /* libfabric's own descriptors cannot be told apart. */
         else if (!had[fd] && !port_uses_libfabric())
             found = fd;
     }
@@ -409,7 +408,7 @@ static void only_leaves(struct side *side)
     child = fork_child();
     if (child == 0) {
 #ifdef __SANITIZE_ADDRESS__
-        /* The leak checker takes what belongs to threads that are not here for lost. */
+        /* The leak checker would report memory of threads that the child does not have. */
         _exit(0);
 #else
         exit(0);
@@ -428,7 +427,7 @@ static void only_leaves(struct side *side)
     done(side);
 }
 
-/* A child that has begun to sleep. */
+/* Forks a child that sleeps; returns when it has begun to. */
 static pid_t sleeper(void)
 {
     int begun[2];
@@ -448,7 +447,7 @@ static pid_t sleeper(void)
     return pid;
 }
 
-/* Forks before and after the first connection; both children outlive it. */
+/* Forks before and after the first connection; both children outlive the server. */
 static void serves_and_is_killed(struct side *side)
 {
     struct arrival request;
@@ -479,7 +478,7 @@ static void notices(struct side *side)
     CHECK(asks(server, 100, TAG));
     CHECK_THAT(op_recv(&waiting, server, in, sizeof in, TAG_LATE), ==, 0);
     tell(side, "connected", 0);
-    /* The operation is tested all the time; the director says afterwards when the kill was. */
+    /* The operation is tested all the time; the director compares its end with the time of the kill. */
     op_wait(&waiting);
     CHECK_THAT(waiting.error, <, 0);
     killed = now_ms();
@@ -509,7 +508,7 @@ static void sleepers_hold_nothing(struct world *world)
     {
         int64_t noticed = child_hear(client, "noticed");
 
-        /* Where the dead are silent, the successor tells. */
+        /* Where a death is silent, the successor reveals it. */
         printf("%s: noticed after %lld ms\n", port_name(), (long long)(noticed - killed));
         CHECK_THAT(noticed - killed, <, SEEN_AT_ONCE_MS * (death_is_silent() ? 3 : 1) * slower());
     }
@@ -523,7 +522,7 @@ static void sleepers_hold_nothing(struct world *world)
 
 /* ---- threads ---- */
 
-#ifndef __SANITIZE_ADDRESS__ /* whose locks stay taken in a child of a process with threads */
+#ifndef __SANITIZE_ADDRESS__ /* its locks stay taken in the child of a process with threads */
 
 enum { THREADS = 3 };
 

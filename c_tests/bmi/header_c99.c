@@ -1,7 +1,7 @@
 /* The header alone, as C99 with -pedantic: it must need nothing included before it. */
 #include "bmi_mx.h"
 
-/* A declaration repeated is an error when the types differ. */
+/* A repeated declaration is an error if the types differ. */
 extern const struct bmi_method_ops bmi_mx_ops;
 extern const struct bmi_method_ops method_interface;
 

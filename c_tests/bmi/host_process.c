@@ -1,9 +1,9 @@
 /*
- * A host that does to its process what hosts do: docs/c-api.md.
+ * Hosts that change their process in ways that hosts do: docs/c-api.md.
  *
  *     a client, a server, or both: no descriptors 0 to 2, a storm of signals, another root, exit in a handler,
  *     variables of Rust's standard library
- *     ── and messages go there and back
+ *     ── and messages are exchanged
  */
 #include "../support/pair.h"
 #include "../support/log.h"
@@ -48,7 +48,7 @@ static void server_without_the_first(struct side *side)
     serves(side);
 }
 
-/* Its log has lines, and they go nowhere. */
+/* The log writes lines to a descriptor that is closed. */
 static void client_without_the_first(struct side *side)
 {
     close_the_first();
@@ -68,16 +68,16 @@ static void handle(int signal)
 static void every_half_millisecond(void)
 {
     const struct itimerval often = {{0, 500}, {0, 500}};
-    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_ONSTACK}; /* no SA_RESTART */
+    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_ONSTACK}; /* without SA_RESTART */
     static char memory[1 << 16];
     const stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
 
-    CHECK(sigaltstack(&stack, NULL) == 0); /* those of the calls are small */
+    CHECK(sigaltstack(&stack, NULL) == 0); /* the stacks of the calls are small */
     CHECK(sigaction(SIGALRM, &action, NULL) == 0 && sigaction(SIGPROF, &action, NULL) == 0);
     CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0 && setitimer(ITIMER_PROF, &often, NULL) == 0);
 }
 
-/* Messages get through, and calls that wait in vain neither fail nor end early for ever. */
+/* Messages get through; calls that wait for nothing do not fail. */
 static void in_a_storm(struct side *side, struct bmi_method_addr *(*meet)(struct side *))
 {
     struct bmi_method_addr *peer;
@@ -133,10 +133,10 @@ static void go_where_nothing_is(void)
     char directory[] = "/tmp/guest_XXXXXX";
 
     host_load();
-    if (slower() > 1) /* a checker wants /proc */
+    if (slower() > 1) /* a checker needs /proc */
         return;
     CHECK(mkdtemp(directory) != NULL);
-    CHECK(chdir(directory) == 0 && rmdir(directory) == 0 && chroot(".") == 0); /* not even a name is left */
+    CHECK(chdir(directory) == 0 && rmdir(directory) == 0 && chroot(".") == 0); /* the root is a deleted directory */
 }
 
 static void server_where_nothing_is(struct side *side)
@@ -151,7 +151,7 @@ static void client_where_nothing_is(struct side *side)
     calls(side);
 }
 
-/* Containers may not be allowed to: then it is as ever. */
+/* Containers may forbid that; then the root stays writable. */
 static void make_root_read_only(void)
 {
     int made;
@@ -185,7 +185,7 @@ static void *visits(void *unused)
     CHECK(table != NULL && maps("libbmi_mx"));
     CHECK_THAT(table->initialize(NULL, METHOD_ID, 0, NULL), ==, 0);
     CHECK_THAT(table->open_context(0), ==, 0);
-    CHECK(table->method_addr_lookup("mx://localhost:70000") == NULL); /* a line */
+    CHECK(table->method_addr_lookup("mx://localhost:70000") == NULL); /* logs a line */
     table->close_context(0);
     CHECK_THAT(table->finalize(), ==, 0);
     return unused;
@@ -207,8 +207,8 @@ static void comes_and_goes(struct side *side)
             visits(NULL);
         }
         library_close();
-        CHECK(maps("libbmi_mx")); /* it stays */
-        if (getenv("C_TESTS_EMULATOR") == NULL) /* which has a thread itself */
+        CHECK(maps("libbmi_mx")); /* the library stays mapped */
+        if (getenv("C_TESTS_EMULATOR") == NULL) /* the emulator has a thread of its own */
             UNTIL (entries("/proc/self/task") == 3) /* . and ..; a thread that was joined may still be leaving */
                 pause_ms(1);
         if (i == 0)
@@ -223,7 +223,7 @@ static void comes_and_goes(struct side *side)
 
 /* ---- variables of Rust's standard library ---- */
 
-/* Thread-local data, which the C library puts into the stack of every thread. */
+/* Thread-local data, which the C library puts on the stack of every thread. */
 static _Thread_local volatile char thread_data[3 << 20];
 
 static void set_variables_of_rust(const struct side *side)
@@ -256,7 +256,7 @@ static void answer_requests(struct side *side)
     pair_part(side);
 }
 
-/* Both sides leave it to the library's own thread to connect; this one lets it take the answer, too. */
+/* Both sides leave connecting to the library's own thread; this side lets that thread receive the answer, too. */
 static void ask_and_sleep(struct side *side)
 {
     struct bmi_method_addr *server;
@@ -275,7 +275,7 @@ static void ask_and_sleep(struct side *side)
     }
     fenced_free(answer);
     CHECK_THAT(log_count(), ==, 0);
-    CHECK_THAT(log_said("INIT -> WAIT"), ==, 0); /* of level debug */
+    CHECK_THAT(log_said("INIT -> WAIT"), ==, 0); /* a line of level debug */
     pair_part(side);
 }
 
@@ -293,7 +293,7 @@ static void ask_and_sleep(struct side *side)
     PAIR(both_where_there_are_no_files, server_where_nothing_is, client_where_nothing_is), \
     PAIR(both_where_no_file_can_be_written, server_that_cannot_write, client_that_cannot_write)
 
-/* libfabric stays where it is, and wants its files. */
+/* libfabric stays loaded, and needs its files. */
 static const struct scenario over_rdm[] = {ALWAYS, {0}};
 static const struct scenario as_user[] = {ALWAYS, SOLO(closed_and_opened_again, comes_and_goes), {0}};
 static const struct scenario as_root[] = {ALWAYS, SOLO(closed_and_opened_again, comes_and_goes), AS_ROOT, {0}};

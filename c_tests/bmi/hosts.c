@@ -1,11 +1,11 @@
 /*
- * Both hosts in one process, each with its library: the two must not disturb each other.
+ * Both hosts in one process, each with its own library: neither may disturb the other.
  *
  *     this process ─┬─ a host ── libbmi_mx.so.0 ────────────── messages ─┐
  *                   └─ a host ── libbmi_mx_standalone.so.0 ─── messages ─┴─ the same in another process
  *
- * The libraries are opened with RTLD_LOCAL, as Mercury does, or RTLD_GLOBAL, where the names of one come before
- * those of the other.
+ * The libraries are opened with RTLD_LOCAL, as Mercury does, or with RTLD_GLOBAL, where symbols of the first
+ * library come before those of the second.
  */
 #include "../support/world.h"
 
@@ -39,7 +39,7 @@ static void load(int which, int mode)
     halves[which]->use(table);
 }
 
-/* Both libraries, `first` before the other. */
+/* Loads both libraries, `first` before the other. */
 static void load_both(int first, int mode)
 {
     load(first, mode);
@@ -72,7 +72,7 @@ static void at_once(void (*one)(int turns), void (*other)(int turns))
         CHECK_THAT(pthread_join(threads[i], NULL), ==, 0);
 }
 
-/* The first ends, and the other goes on. */
+/* One library ends, and the other goes on. */
 static void servers(struct side *side, int first, int mode)
 {
     load_both(first, mode);
@@ -105,7 +105,7 @@ static void each_other(int server, int mode)
 
         halves[1 - server]->join(endpoint);
         at_once(halves[server]->answer, halves[1 - server]->ask);
-        /* The client's end is the first time the first, and then the last. */
+        /* The client ends first in one life, last in the other. */
         halves[life == 0 ? 1 - server : server]->stop();
         halves[life == 0 ? server : 1 - server]->stop();
     }

@@ -32,7 +32,7 @@ static void join(int endpoint)
     server = host_lookup_endpoint(endpoint);
 }
 
-/* From one byte to what goes in many packets. */
+/* Returns sizes from one byte to a message of many packets. */
 static size_t size_of(int turn)
 {
     return turn % 4 == 3 ? 300000 + (size_t)turn : (size_t)(turn % 4) * 1500 + 1;

@@ -1,11 +1,12 @@
 /*
- * Processes of the same machine that say they are a server's client, or the server, while both work.
+ * Processes of the same machine that claim to be a server's client, or the server, while both work.
  *
  *     server ◄──── client, bystander           attacker: this user, or another one (root)
  *       `─────────── "I am the client" ───────────'
  *
- * Over tcp and datagrams both have the machine's name, and say what number they like; over shared memory a user says the
- * numbers of its own endpoints only. Each becomes a peer of its own (support/siege.h).
+ * Over tcp and datagrams attacker and client share the machine's name, and any number may be claimed; over shared
+ * memory a user may claim only the numbers of its own endpoints. Each claim makes a peer of its own
+ * (support/siege.h).
  */
 #include "../support/attack.h"
 #include "../support/siege.h"
@@ -19,9 +20,9 @@ enum {
     FIRST_OWN = 40000,
     LAST_OWN = 60000,
     LOCALHOST = 0x7f000001,
-    WAITING = 200,     /* more than a round reads */
-    STOPPED_MS = 6000, /* a stranger has five seconds */
-    LISTENS = 4,       /* times that a stranger listens for its answer */
+    WAITING = 200,     /* more than one round reads */
+    STOPPED_MS = 6000, /* longer than the five seconds that a stranger has */
+    LISTENS = 4,       /* attempts to read an answer */
 };
 
 static void server(struct side *side)
@@ -37,7 +38,7 @@ static void client(struct side *side)
     besieged(side, host_lookup_endpoint(endpoint));
 }
 
-/* Finds an endpoint by its number, and its socket by its process. */
+/* Finds an endpoint by its number, and its socket by the process that owns it. */
 static struct door find_door(int number, pid_t pid)
 {
     struct door door = door_of(LOCALHOST, number);
@@ -48,7 +49,7 @@ static struct door find_door(int number, pid_t pid)
     return door;
 }
 
-/* Listens as an endpoint of its own, beside another one; its number. */
+/* Listens as an endpoint of its own beside another one; returns its number. */
 static int listen_beside(const struct door *door)
 {
     int base = (int)(strrchr(door->name, '-') + 1 - door->name);
@@ -61,14 +62,15 @@ static int listen_beside(const struct door *door)
         fd = wire_listen_local(name, strlen(name), SOCK_SEQPACKET);
         if (fd < 0)
             continue;
-        /* Each link has its user looked up there, by a connection that is not accepted. */
+        /* The server looks up the user of each link by connecting here; the connection is not accepted. */
         CHECK(listen(fd, SOMAXCONN) == 0);
         return number;
     }
     FAIL("no number is free");
 }
 
-/* The answer to an introduction with that number in the first message of the link, and as that peer. */
+/* Introduces itself with that number in the link's first message and that identity in the hello. Returns the
+ * answer. */
 static int answer_to(const struct door *door, int own_number, const struct identity *as)
 {
     struct door from = *door;
@@ -103,7 +105,7 @@ static void attacker(struct side *side)
     server = learn(&of_server);
     client = learn(&of_client);
     if (of_server.route == OVER_SHARED_MEMORY) {
-        /* A number in the hello that is not that of the link, and another user's. */
+        /* A number in the hello that differs from the link's, then the number of another user's endpoint. */
         CHECK_THAT(answer_to(&of_server, of_server.own_number, &client), ==, REFUSED);
         CHECK_THAT(answer_to(&of_client, of_client.own_number, &server), ==, REFUSED);
         CHECK_THAT(answer_to(&of_server, of_client.number, &client), ==, is_another ? TURNED_AWAY : WELCOME);
@@ -128,7 +130,7 @@ static void tell_door(struct child *attacker, int64_t number, const struct child
     child_tell(attacker, "process", child_pid(behind));
 }
 
-/* The variant: as another user. */
+/* The variant: true if the attacker is another user. */
 static void claim_the_client(struct world *world)
 {
     struct siege siege;
@@ -153,9 +155,9 @@ static void claim_the_client(struct world *world)
     siege_end(&siege, STRANGERS_MAX);
 }
 
-/* ---- a server that is stopped for longer than a stranger has ---- */
+/* ---- a server that is stopped for longer than a stranger may take ---- */
 
-/* What strangers have said meanwhile is read when it goes on, also by the last of them. */
+/* Introductions that strangers sent meanwhile are read when the server goes on, including the last one. */
 static void stop_the_server(struct world *world)
 {
     static struct intruder intruders[WAITING];

@@ -3,7 +3,8 @@
  *
  *     side ── its own socket, open, read, close, ... ── initialize, messages of all sizes, a death, finalize
  *
- * The library makes none of its calls through them, so that no table of descriptors there ever has one of its own.
+ * The library calls none of the replaced functions, so that the tool's table of descriptors never contains one of
+ * the library's.
  */
 #include "../support/interposer.h"
 #include "../support/pair.h"
@@ -14,7 +15,7 @@ static void saw_nothing_of_the_library(void)
     int fd = open("/dev/null", O_RDONLY);
 
     CHECK(fd >= 0 && close(fd) == 0);
-    /* The functions are in place. */
+    /* The replaced functions are in use. */
     CHECK_THAT(interposer_calls("interposed", &function), >, 1);
     if (interposer_calls("libbmi_mx", &function) > 0)
         FAIL("the library called %s", function);

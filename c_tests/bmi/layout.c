@@ -77,7 +77,7 @@ SIZE(struct method_drop_addr_query, 16);
 AT(struct method_drop_addr_query, addr, 0);
 AT(struct method_drop_addr_query, response, 8);
 
-/* The method's own. */
+/* Types of this method. */
 SIZE(struct bmi_mx_credits, 232);
 AT(struct bmi_mx_credits, size, 0);
 AT(struct bmi_mx_credits, total, 8);
@@ -93,7 +93,7 @@ AT(struct bmi_mx_peer_credits, send_stalled, 52);
 NUMBER(BMI_MX_GET_CREDITS, 0x4d580001);
 NUMBER(BMI_MX_GET_PEER_CREDITS, 0x4d580002);
 
-/* Not the host's: ours, for programs without one. */
+/* A type of this library, for programs without a host. */
 SIZE(struct bmi_mx_host, 32);
 AT(struct bmi_mx_host, size, 0);
 AT(struct bmi_mx_host, reg_addr, 8);
@@ -246,8 +246,8 @@ NUMBER(BMI_ENETRESET, 1073742003);
 NUMBER(BMI_EHOSTUNREACH, 1073742008);
 NUMBER(BMI_ECANCEL, 1610612865);
 
-/* The rest is for run time: that the file was compiled at all, and that the compiled
- * table has the offsets' contents (table.c looks closer). */
+/* What is left for run time: that the file was compiled, and that the compiled table has these offsets' contents
+ * (table.c tests more). */
 static void the_header_agrees_with_the_document(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * initialize and finalize, again and again, and the addresses in between.
+ * initialize and finalize, repeatedly, and the addresses in between.
  *
  *     lookup(listen) → initialize → ... → close_context → finalize → DROP_ADDR for each address
  *                          ▲                                  │
@@ -8,7 +8,7 @@
 #include "../support/pair.h"
 #include "../support/memory.h"
 
-/* ---- again ---- */
+/* ---- repeatedly ---- */
 
 static void begins_again(struct side *side)
 {
@@ -28,7 +28,7 @@ static void first_server(struct side *side)
 {
     pair_serve(side);
     pair_hear(side, "refused");
-    pair_accept(); /* the first one is none the worse for it */
+    pair_accept(); /* the first server is not affected */
     pair_part(side);
 }
 
@@ -41,7 +41,7 @@ static void second_server(struct side *side)
     files = entries("/proc/self/fd");
     for (int i = 0; i < 30; i++)
         CHECK_THAT(host_try_server(endpoint), <, 0);
-    CHECK_THAT(entries("/proc/self/fd"), <=, files); /* nor anything else (fault 16) */
+    CHECK_THAT(entries("/proc/self/fd"), <=, files); /* nor anything else is left (fault 16) */
     CHECK_THAT(ops->finalize(), <, 0);
     tell(side, "refused", 0);
     host_start_server(); /* another endpoint is free */
@@ -68,16 +68,16 @@ static void drops(struct side *side)
     struct op receive[2] = {{0}};
     char buffer[2][64];
 
-    /* An unused address. */
+    /* An address that was never used. */
     CHECK(unused != NULL);
     host_drop(unused);
     send_request(one, "1", 1, 1);
-    /* A second and a third name for the same peer. */
+    /* A second and a third name of the same peer. */
     snprintf(text, sizeof text, "%s", ops->rev_lookup_unexpected(one));
     two = host_lookup(text);
     three = host_lookup(text);
     CHECK(two != NULL && three != NULL);
-    /* Operations are pending on two of them while the third goes: they stay. */
+    /* Operations are pending on two of the names while the third is dropped: they stay. */
     CHECK_THAT(op_recv(&receive[0], one, buffer[0], 64, 1), ==, 0);
     CHECK_THAT(op_recv(&receive[1], two, buffer[1], 64, 2), ==, 0);
     host_drop(three);
@@ -87,7 +87,7 @@ static void drops(struct side *side)
     op_failed(&receive[0], BMI_ECANCEL);
     host_drop(one);
     send_request(two, "3", 1, 1);
-    /* The last one, with a receive still pending: that completes with an error. */
+    /* The last name is dropped with a receive pending, which completes with an error. */
     host_drop(two);
     op_wait(&receive[1]);
     CHECK_THAT(receive[1].error, <, 0);

@@ -1,13 +1,13 @@
 /*
- * Memory after a rush: fifty clients write and read a file each at the same time and ask for small things, and
- * leave. Then the server idles, as servers do at night.
+ * Memory after a rush: fifty clients write and read a file each at the same time, send small requests, and leave.
+ * Then the server idles, as servers do at night.
  *
  *     KiB resident      ____ the rush
  *                      /    \___ buffers and tables kept for the next one
  *     before ─────────'         `─────── given back within seconds: LEFT_MIB of it may stay
  *
- * A first client comes before: what is allocated once for all is not the rush's. libfabric's own buffers grow in
- * steps (of 16.5 MiB over tcp;ofi_rxm 1.17, the first with the first message that is copied), and stay.
+ * A first client comes before, so that memory allocated once is not counted. libfabric's own buffers grow in steps
+ * (16.5 MiB over tcp;ofi_rxm 1.17, the first with the first message that is copied), and stay.
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
@@ -89,7 +89,7 @@ static void serve(const struct arrival *request)
     }
 }
 
-/* Ends what is done. Returns how many are not. */
+/* Frees jobs that have completed. Returns the number of the others. */
 static int end_jobs(void)
 {
     int left = 0;
@@ -112,7 +112,7 @@ static int end_jobs(void)
     return left;
 }
 
-/* Serves until the director says so. Returns the most KiB meanwhile. */
+/* Serves until the director sends that note. Returns the largest resident size, in KiB. */
 static int64_t serve_until(struct side *side, const char *word)
 {
     int64_t most = 0;

@@ -5,8 +5,8 @@
  */
 #include "../support/pair.h"
 
-/* Around everything that might be a limit: inline lines, 8 and 16 KiB of older methods, the
- * 32 KiB eager limit, ring slots, a whole ring. */
+/* Sizes around everything that might be a limit: inline lines, 8 and 16 KiB of older methods, the 32 KiB eager
+ * limit, ring slots, a whole ring. */
 static const bmi_size_t sizes[] = {0,         1,         7,     8,     15,    16,     24,    48,
                                    63,        64,        100,   127,   128,   1000,   4096,  8192,
                                    8193,      16383,     16384, 16385, 32735, 32736,  32767, 32768,
@@ -40,7 +40,7 @@ static void echo_client(struct side *side)
 
         fill(out, (size_t)sizes[i], (uint64_t)i);
         send_message(server, out, sizes[i], i);
-        memset(out, 0, (size_t)sizes[i]); /* ours again: must not show at the other side */
+        memset(out, 0, (size_t)sizes[i]); /* the buffer may be reused: the peer must not see this */
         receive_pattern(server, sizes[i], i, (uint64_t)i);
         fenced_free(out);
     }
@@ -68,7 +68,7 @@ static void early_receives(struct side *side)
         check_filled(buffer[i], (size_t)early_sizes[i], (uint64_t)i);
         fenced_free(buffer[i]);
     }
-    /* Now the other way round: what was sent long before its receive is posted. */
+    /* The reverse order: messages are sent long before their receives are posted. */
     pair_hear(side, "sent");
     for (int i = 0; i < 20; i++)
         host_pump(1);
@@ -140,7 +140,7 @@ static void receives_before_connecting(struct side *side)
 
 /* ---- unexpected ---- */
 
-/* Section 5: 16384 are announced, the largest request is 287 940 bytes. */
+/* Section 5: the method announces 16384; OrangeFS's largest request has 287 940 bytes. */
 static const bmi_size_t unexpected_sizes[] = {0,     8,     100,   4096,   8192,   8193,
                                               16384, 16385, 25916, 32768,  32769,  69296,
                                               144564, 287940, 300 * 1024};
@@ -178,7 +178,7 @@ static void unexpected_server(struct side *side)
     take_unexpected(client);
     take_unexpected(client);
     pair_sync(side);
-    give_unexpected(client, true); /* clients take them too (section 7, Mercury) */
+    give_unexpected(client, true); /* clients receive them, too (section 7, Mercury) */
     pair_part(side);
 }
 
@@ -195,7 +195,7 @@ static void unexpected_client(struct side *side)
 
 /* ---- lists ---- */
 
-/* The segments of a message: the first, growth per segment, zero-length segments. */
+/* The segments of a message: size of the first, growth per segment, zero-length segments. */
 struct shape {
     bmi_size_t size, first, step;
     int zero_every;
@@ -231,10 +231,10 @@ static void list_send(struct bmi_method_addr *to, int i, int how)
 static void list_receive(struct bmi_method_addr *from, int i, bool contiguous)
 {
     const struct shape *shape = &shapes[i];
-    /* Cut differently from the sender. */
+    /* The receiver's segments differ from the sender's. */
     const struct shape *other = &shapes[(i + 5) % SHAPES];
     void *buffer = fenced((size_t)shape->size);
-    /* Growing a little at least: a list has at most 65536 pieces. */
+    /* Segments grow by at least a byte: a list has at most 65536 pieces. */
     struct cut cut = cut_up(buffer, shape->size, other->first,
                             other->step + shape->size / 100000, other->zero_every);
     struct op receive = {0};
@@ -267,8 +267,8 @@ static void list_receiver(struct side *side)
 
     for (int i = 0; i < SHAPES; i++) {
         list_receive(server, i, false); /* lists on both sides */
-        list_receive(server, i, true);  /* on the sending side only */
-        list_receive(server, i, false); /* on the receiving side only */
+        list_receive(server, i, true);  /* list on the sending side only */
+        list_receive(server, i, false); /* list on the receiving side only */
     }
     pair_part(side);
 }
@@ -364,7 +364,7 @@ static void too_long_receiver(struct side *side)
     for (int i = 0; i < 6; i++) {
         struct op receive = {0}, next = {0};
 
-        /* Too little room: an error, and no byte behind the room is written. */
+        /* A receive that is too short ends with an error, and no byte behind its buffer is written. */
         memset(room, 0x77, sizeof room);
         CHECK_THAT(op_recv(&receive, server, room, 40, 1), ==, 0);
         tell(side, "send", 0);
@@ -384,7 +384,7 @@ static void too_long_receiver(struct side *side)
         CHECK_THAT(receive.error, ==, -BMI_EMSGSIZE);
         for (size_t k = 40; k < sizeof room; k++)
             CHECK_THAT(room[k], ==, 0x77);
-        /* The next one, probably in the same block, is a success. */
+        /* The next operation, probably in the same block, succeeds. */
         CHECK_THAT(op_recv(&next, server, room, 40, 2), >=, 0);
         op_received(&next, 8);
     }
@@ -415,7 +415,8 @@ static void takes_rows(struct side *side)
     host_stop();
 }
 
-/* Small messages that complete at once arrive, though their sender calls nothing any more; or ends, with the last row. */
+/* Small messages that completed at once arrive although the sender makes no further call, or finalizes after the
+ * last row. */
 static void sends_rows(struct side *side)
 {
     struct bmi_method_addr *server = pair_client(side);

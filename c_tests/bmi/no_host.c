@@ -1,8 +1,7 @@
 /*
- * A program that is no BMI host at all: it exports nothing, links nothing of the library, and
- * takes the table with dlopen (section 1: a library with undefined host symbols would not
- * load here). The library numbers its peers itself, and logs where it was told to; set_host.c has
- * the other members of the host.
+ * A program that is no BMI host: it exports no host function, links no library of this project, and takes the
+ * table with dlopen (section 1: a library with undefined host symbols could not be loaded here). The library
+ * numbers its peers itself, and logs by the function set with bmi_mx_set_host; set_host.c tests the other members.
  */
 #include "../support/hostless.h"
 
@@ -61,7 +60,7 @@ static void hostless_client(struct side *side)
     tell(side, "bye", 0);
 }
 
-/* ---- what is logged names the value, and each kind of mistake has its own line ---- */
+/* ---- a logged line names the value, and each kind of mistake has a line of its own ---- */
 
 static void logs_mistakes(struct side *side)
 {
@@ -92,19 +91,19 @@ static void logs_mistakes(struct side *side)
         if (strstr(lines, mistakes[i].address) == NULL ||
             strstr(lines, mistakes[i].names) == NULL)
             FAIL("%s: the log says \"%s\"", mistakes[i].address, lines);
-        /* Without the address itself, no two messages are alike. */
+        /* No two messages are alike behind the quoted address. */
         quoted = strstr(lines, mistakes[i].address) + strlen(mistakes[i].address);
         snprintf(seen[i], sizeof seen[i], "%.500s", quoted);
         for (size_t k = 0; k < i; k++)
             CHECK(strcmp(seen[k], seen[i]) != 0);
     }
-    CHECK_THAT(levels[1] + levels[2], >=, 10); /* a person should look */
-    /* Foreign addresses are not a mistake. */
+    CHECK_THAT(levels[1] + levels[2], >=, 10); /* warnings or errors */
+    /* Addresses of other methods are no mistake. */
     lines[0] = '\0';
     levels[1] = levels[2] = 0;
     CHECK(table->method_addr_lookup("tcp://localhost:3334") == NULL);
     CHECK_THAT(levels[1] + levels[2], ==, 0);
-    /* Wrong calls name the value. */
+    /* The line about a wrong call names the value. */
     CHECK_THAT(table->initialize(NULL, HOSTLESS_ID, 0, NULL), ==, 0);
     lines[0] = '\0';
     CHECK_THAT(table->open_context(4711), ==, -BMI_EINVAL);

@@ -1,7 +1,7 @@
 /*
- * Starting without what the library needs or uses: threads, calls of the kernel, descriptors.
+ * Starting where threads, system calls or descriptors are missing.
  *
- *     initialize ──► 0, and it works
+ *     initialize ──► 0, and the library works
  *                └─► the documented code, and one line that names the limit or the call
  */
 #include "../support/ids.h"
@@ -46,7 +46,7 @@ static void without_threads(struct side *side)
         refused(-BMI_EAGAIN, "RLIMIT_NPROC is 1");
     CHECK(setenv("MX_HELPER", "off", 1) == 0);
     begins();
-    /* The look for leaks at the end has a thread. */
+    /* LeakSanitizer needs a thread at exit. */
     limit_to(RLIMIT_NPROC, before);
 }
 
@@ -68,7 +68,7 @@ static void without_clone3(struct side *side)
 {
     log_take();
     refuse_call(SYS_clone3, EPERM);
-    /* valgrind has clone for it. */
+    /* valgrind answers clone3 itself. */
     if (getenv("C_TESTS_WRAP") == NULL)
         refused(-BMI_EPERM, "clone");
     else
@@ -77,7 +77,7 @@ static void without_clone3(struct side *side)
     begins();
 }
 
-/* As old kernels and most filters answer: the C library has another call. */
+/* With ENOSYS, the answer of old kernels and most filters, the C library uses clone. */
 static void with_clone_only(struct side *side)
 {
     log_take();
@@ -88,7 +88,7 @@ static void with_clone_only(struct side *side)
 
 /* ---- no eventfd ---- */
 
-/* Number of the call that fails, and its error; with 0 it works again. */
+/* Number of the system call that fails, and its error; 0 lets it succeed again. */
 static long failing_call;
 static int failing_with;
 static atomic_int asked;
@@ -123,7 +123,7 @@ static void without_eventfd(struct side *side)
     }
     failing_with = 0;
     begins();
-    /* And where it had them once. */
+    /* Fails also after it has worked once. */
     failing_with = EMFILE;
     refused(-BMI_EMFILE, "RLIMIT_NOFILE is ");
     failing_with = 0;
@@ -134,7 +134,7 @@ static void without_eventfd(struct side *side)
 
 enum { FEWEST = 8, MOST = 80, ENOUGH = 4 };
 
-/* Serves one client, or says that it cannot. */
+/* Serves one client, or reports that the limit does not allow it. */
 static void server_with_few(struct side *side)
 {
     int attempt = 0, endpoint = ids_try(attempt), result;
@@ -185,7 +185,7 @@ static void few_descriptors(struct world *world)
     CHECK_THAT(refusals, >, 0);
 }
 
-/* Connections that say nothing, and more of them than descriptors. */
+/* More silent connections than descriptors. */
 enum { LIMIT = 48, SILENT = 60 };
 
 static void server_at_its_limit(struct side *side)
@@ -194,7 +194,7 @@ static void server_at_its_limit(struct side *side)
     limit_to(RLIMIT_NOFILE, LIMIT);
     CHECK(setenv("MX_HELPER", "off", 1) == 0);
     pair_serve(side);
-    /* All are found in one poll, in which none is dropped for another. */
+    /* One poll finds all connections, and drops none for another. */
     hear(side, "dialled");
     UNTIL (log_said("tcp: rejected ") != 0)
         host_pump(5);
@@ -228,7 +228,7 @@ static void refuse_membarrier(void)
     CHECK(syscall(SYS_membarrier, 0, 0, 0) == -1 && errno == ENOSYS);
 }
 
-/* Asleep until it is woken: each wake-up that is lost costs the whole time. */
+/* Sleeps until the operation is done: a lost wake-up would cost the whole timeout. */
 static void asleep(struct op *op)
 {
     while (!op_done(op))
@@ -253,7 +253,7 @@ static void sleeps(struct bmi_method_addr *peer, bool first)
     }
 }
 
-/* The variant: without membarrier. */
+/* The variant: WITHOUT if membarrier is missing. */
 static void server_sleeps(struct side *side)
 {
     if (side->variant == WITHOUT)
@@ -272,7 +272,7 @@ static void client_sleeps(struct side *side)
 
 /* ---- no epoll_pwait2 ---- */
 
-/* The library asks for the call once, and an answer that filters give does not keep it awake. The variant is the answer. */
+/* The library tries the call once; after the error that a filter gives it still sleeps. The variant is that error. */
 static void without_pwait2(struct side *side, void (*sleep)(struct side *))
 {
     CHECK(setenv("MX_SPIN_US", "0", 1) == 0);
@@ -290,12 +290,12 @@ static void client_without_pwait2(struct side *side) { without_pwait2(side, clie
     SOLO(where_clone3_is_unknown_it_begins, with_clone_only), \
     SOLO(without_eventfd_it_says_so, without_eventfd), \
     PAIR_OF(without_epoll_pwait2_it_is_asked_for_once, ENOSYS, server_without_pwait2, EPERM, client_without_pwait2)
-/* libfabric opens what it likes. */
+/* libfabric opens as many descriptors as it likes. */
 #define FEW \
     DIRECTED(who_begins_with_few_descriptors_serves, few_descriptors, {"server", server_with_few}, \
              {"client", only_client}), \
     DIRECTED(a_server_at_its_limit_of_descriptors_names_it, silent_connections, {"server", server_at_its_limit})
-/* Where the other side has it, neither relies on it. */
+/* If only one side has membarrier, neither relies on it. */
 #define NO_BARRIERS \
     PAIR_OF(without_membarrier_sleepers_are_woken, WITHOUT, server_sleeps, WITHOUT, client_sleeps), \
     PAIR_OF(a_server_without_membarrier_wakes_and_is_woken, WITHOUT, server_sleeps, 0, client_sleeps), \

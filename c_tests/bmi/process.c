@@ -1,9 +1,9 @@
 /*
- * The library as a guest in the host's process: its threads, signals, forks, descriptors.
+ * The library inside the host's process: threads, signals, forks, descriptors.
  *
- *     host's signals ──► host's threads only (section 9: own threads block them)
+ *     host's signals ──► host's threads only (section 9: the library's threads block them)
  *     fork           ──► a child may begin another life, the parent notices nothing (see fork.c)
- *     finalize       ──► no thread, no descriptor, no mapping of a ring left
+ *     finalize       ──► no thread, no descriptor, no mapping of a ring is left
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
@@ -16,7 +16,7 @@ enum { CONTEXT = 1 };
 
 /* ---- threads and signals ---- */
 
-/* All signals a process can block, as a mask of /proc. */
+/* Tells whether a thread blocks all signals that a process can block, by its mask in /proc. */
 static bool blocks_all(const char *task)
 {
     char path[300], line[256];
@@ -25,7 +25,7 @@ static bool blocks_all(const char *task)
 
     snprintf(path, sizeof path, "/proc/self/task/%s/status", task);
     file = fopen(path, "r");
-    if (file == NULL) /* it has just ended */
+    if (file == NULL) /* the thread has just ended */
         return true;
     while (fgets(line, sizeof line, file) != NULL)
         sscanf(line, "SigBlk: %llx", &mask);
@@ -60,7 +60,7 @@ static void threads_block_signals(struct side *side)
 
 /* ---- fork ---- */
 
-/* In a forked child, whose instance has no context yet. */
+/* Sends a message from a forked child, whose instance has no context yet. */
 static bool reaches(struct bmi_method_addr *peer)
 {
     bmi_op_id_t id, done;
@@ -87,8 +87,8 @@ static void forks(struct side *side)
     pair_exchange_ends(self, called, 8, 1);
     child = fork_child();
     if (child == 0) {
-        /* Without a call that would go on with the parent's life, this is one of the child's own, in
-         * which the parent's object is still that server's alone. */
+        /* The child has made no call that would continue the parent's life, so this is a life of its own, in which
+         * the parent's object stands for that server only. */
         (void)ops->method_addr_lookup("mx://localhost:0:6");
         if (ops->initialize(NULL, METHOD_ID, 0, NULL) != 0)
             leave_fork("3");
@@ -103,7 +103,7 @@ static void forks(struct side *side)
     host_stop();
 }
 
-/* Otherwise a program the server starts would keep its connections open after its death. */
+/* Without close-on-exec, a program started by the server would keep its connections open after its death. */
 static void execs(struct side *side)
 {
     char command[] = "ls -l /proc/self/fd | grep -oE 'socket:.*|memfd:.*|.*eventfd.*|.*eventpoll.*'";
@@ -120,15 +120,14 @@ static void execs(struct side *side)
         count++;
     }
     pclose(pipe);
-    /* Nothing of the library's reaches a program the host starts (close-on-exec); the line to
-     * the director may. libfabric opens its own without the flag, and no one can set it for sure:
-     * over rdm only our door can be checked. */
+    /* Every descriptor of the library is close-on-exec; the line to the director may be inherited. libfabric opens
+     * descriptors without the flag: over rdm only the listening socket can be checked. */
     if (!port_uses_libfabric())
         CHECK_THAT(count, <=, 1);
     host_stop();
 }
 
-/* ---- connections that fail leak nothing (fault 18) ---- */
+/* ---- failed connections leak nothing (fault 18) ---- */
 
 static void fails_to_connect(struct side *side)
 {
@@ -150,7 +149,7 @@ static void fails_to_connect(struct side *side)
         }
     }
     CHECK_THAT(entries("/proc/self/fd"), <=, files + 2);
-#ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory back; its leak checker looks instead */
+#ifndef __SANITIZE_ADDRESS__ /* it keeps freed memory; its leak checker looks instead */
     CHECK_THAT(resident_kib(0) - memory, <, 1024 * slower());
 #else
     (void)memory;
@@ -158,13 +157,13 @@ static void fails_to_connect(struct side *side)
     host_stop();
 }
 
-/* ---- memory is taken when it is needed (fault 20) ---- */
+/* ---- memory is allocated when it is needed (fault 20) ---- */
 
 static void takes_what_it_needs(struct side *side)
 {
     static void *small[2000];
     int64_t before, after;
-    /* libfabric with all its providers, and its own queues, come on top of what is ours. */
+    /* libfabric with all its providers and queues comes on top. */
     int fabric_kib = port_uses_libfabric() ? 40 * 1024 : 0;
 
     host_load();

@@ -1,18 +1,18 @@
 /*
  * Releases of OrangeFS whose initialize has three arguments, and those with a fourth.
  *
- *     2.8.2 to 2.9.7    initialize(listen, id, flags)             fourth register: whatever it held
+ *     2.8.2 to 2.9.7    initialize(listen, id, flags)             fourth register: any value
  *     from 2.9.8 on     initialize(listen, id, flags, options)    NULL or a string
  *
- * The table is the same and both export the same names. An old host is here one that passes a number as the
- * fourth argument: the same call to a method, and the test knows what the register holds.
+ * The table is the same and both export the same names. An old host is simulated by passing a number as the fourth
+ * argument: for a method the call is the same, and the test knows the register's value.
  */
 #include "../support/log.h"
 #include "../support/pair.h"
 
 #include <sys/mman.h>
 
-/* As the real host's object: the method does not read it, but garbage may well point there. */
+/* Stands for an object of the host: the method does not read it, but a stray value may point to it. */
 static uint64_t word_of_the_host = UINT64_C(0xfedcba9876543210);
 
 static int initialize_with(struct bmi_method_addr *listen, int flags, uintptr_t held)
@@ -23,7 +23,8 @@ static int initialize_with(struct bmi_method_addr *listen, int flags, uintptr_t 
     return initialize(listen, METHOD_ID, flags, held);
 }
 
-/* The end of pages behind which there is none, with these bytes there; without bytes nothing is there either. */
+/* Returns the address of these bytes at the end of a page that is followed by an unmapped one. Without bytes, that
+ * address is unmapped, too. */
 static uintptr_t at_the_edge(const void *bytes, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), length = (size + page - 1) / page * page;
@@ -37,14 +38,14 @@ static uintptr_t at_the_edge(const void *bytes, size_t size)
     return (uintptr_t)(all + length - size);
 }
 
-/* What calls before this one may have left. */
+/* Collects values that earlier calls may have left in the register. */
 static size_t leftovers(uintptr_t *held)
 {
     static char endless[200000];
     size_t count = 0;
 
     memset(endless, 'x', sizeof endless - 1);
-    held[count++] = 1; /* as an OrangeFS 2.9.7 was seen to do */
+    held[count++] = 1; /* seen with OrangeFS 2.9.7 */
     held[count++] = 0xdeadbeef;
     held[count++] = UINTPTR_MAX;
     held[count++] = UINTPTR_MAX / 2;
@@ -76,9 +77,9 @@ static void old_host(struct side *side)
     }
 }
 
-/* ---- options are taken wherever they lie ---- */
+/* ---- options are read wherever they are in memory ---- */
 
-/* Whether they are is seen by a value that initialize refuses. */
+/* An option that initialize rejects, which shows that it was read. */
 static const char refused[] = "MX_UNEXPECTED_BYTES=1";
 
 static void new_host(struct side *side)
@@ -89,7 +90,7 @@ static void new_host(struct side *side)
     host_load();
     CHECK_THAT(initialize_with(NULL, 0, (uintptr_t)refused), ==, -BMI_EINVAL);
     CHECK_THAT(initialize_with(NULL, 0, at_the_edge(refused, sizeof refused)), ==, -BMI_EINVAL);
-    /* Over pages, and to the end of the last one. */
+    /* A string over several pages, to the end of the last one. */
     memset(long_one, ',', pad);
     memcpy(long_one + pad, refused, sizeof refused);
     CHECK_THAT(initialize_with(NULL, 0, at_the_edge(long_one, sizeof long_one)), ==, -BMI_EINVAL);
@@ -128,7 +129,7 @@ static void logged(struct side *side)
 {
     host_load();
     log_by(take_line);
-    /* An old host is no trouble; a person who forgot the name has some. */
+    /* An old host causes no warning; an option without a name does. */
     says(1, 3, "0x1 is not a string");
     says((uintptr_t) "tcp", 2, "\"tcp\"");
     says(0, 5, "");
@@ -142,7 +143,7 @@ static void old_server(struct side *side)
     struct bmi_method_addr *listen = host_listen_address();
     struct arrival arrival;
 
-    /* Once more, as the old one does. */
+    /* Initializes again, as an old host calls. */
     ops->close_context(0);
     CHECK_THAT(ops->finalize(), ==, 0);
     CHECK_THAT(initialize_with(listen, BMI_INIT_SERVER, 1), ==, 0);

@@ -1,15 +1,15 @@
 /*
- * The dead come back on the same address: nothing of their former life reaches the next one.
+ * Peers that are killed and restarted on the same address: nothing of a former life reaches the next one.
  *
  *     life 1 ──killed──► life 2 ──killed──► life 3 ...      "phoenix", on one endpoint throughout
  *        ▲                  ▲
- *        └── "loyal", who lives through all of them: what it has under way with one life uses the
- *            tags by which it exchanges messages with the next, and every message says whose life
+ *        └── "loyal", which lives through all of them: operations that it leaves under way in one life
+ *            use the tags of the messages that it exchanges in the next, and every message names the life
  *            it belongs to
  *
  * The phoenix is a server whose clients reconnect, or a guest that comes back to its server and is a new peer each
- * time. The loyal side pumps, or computes with or without a helper thread, or is itself stopped while the phoenix dies
- * and returns.
+ * time. The loyal side polls, or computes with or without a helper thread, or is itself stopped while the phoenix
+ * dies and returns.
  */
 #include "../support/pair.h"
 
@@ -17,13 +17,13 @@
 
 enum {
     LIVES = 8,
-    LIVES_SILENT = 2, /* each takes a while to be missed */
+    LIVES_SILENT = 2, /* each takes a while to be noticed */
     KINDS = 4,
     TAG_HELLO = 1,
     TAG_GO = 2,
     TAG_TO = 100,   /* from the loyal side to the phoenix */
-    TAG_FROM = 200, /* the other way */
-    OFFERED = 1200000, /* more than any port sends unasked (MX_EAGER_MAX) */
+    TAG_FROM = 200, /* from the phoenix to the loyal side */
+    OFFERED = 1200000, /* more than any port sends eagerly (MX_EAGER_MAX) */
 };
 
 static const bmi_size_t sizes[KINDS] = {64, OFFERED, 2 * MIB, 5000};
@@ -33,7 +33,7 @@ static int lives(void)
     return death_is_silent() ? LIVES_SILENT : LIVES;
 }
 
-/* Operations left under way in one life have the tags of those of the next. */
+/* Returns the tag of an operation left under way, which is that of an exchange in the next life. */
 static bmi_msg_tag_t left_tag(int64_t life, int kind)
 {
     return (bmi_msg_tag_t)(life % 2 * KINDS + kind);
@@ -44,7 +44,7 @@ static bmi_msg_tag_t swap_tag(int64_t life, int kind)
     return left_tag(life + 1, kind);
 }
 
-/* A message of that life. */
+/* Allocates a message that names its life. */
 static char *letter(int64_t life, int kind)
 {
     char *text = malloc((size_t)sizes[kind]);
@@ -89,7 +89,7 @@ static void swap(struct bmi_method_addr *peer, int64_t life, int send_base, int 
     }
 }
 
-/* ---- what the loyal side leaves under way ---- */
+/* ---- operations that the loyal side leaves under way ---- */
 
 struct left {
     struct op receive[KINDS], send[KINDS];
@@ -112,8 +112,7 @@ static void leave(struct left *left, struct bmi_method_addr *peer, int64_t life)
     }
 }
 
-/* All receives have ended with an error, and nothing was written; so have sends, but for those
- * that were copied away at once. */
+/* Checks that all receives have ended with an error, and wrote nothing. Sends have, too, unless they were copied. */
 static void left_has_ended(struct left *left)
 {
     if (!left->any)
@@ -142,7 +141,7 @@ static int64_t greet(struct bmi_method_addr *peer, int64_t own)
     return life;
 }
 
-/* The number in an arrival, which is freed. */
+/* Returns the number in an arrival, and frees it. */
 static int64_t read_number(struct arrival *arrival)
 {
     int64_t number;
@@ -154,7 +153,7 @@ static int64_t read_number(struct arrival *arrival)
     return number;
 }
 
-/* The other one may be gone again, or have given up. */
+/* Answers a peer that may be dead again, or have given up. */
 static void answer(struct bmi_method_addr *peer, int64_t life)
 {
     struct op reply = {0};
@@ -163,7 +162,7 @@ static void answer(struct bmi_method_addr *peer, int64_t life)
     op_code(&reply);
 }
 
-/* ---- a server that comes back, and its clients ---- */
+/* ---- a server that is restarted, and its clients ---- */
 
 static void phoenix_server(struct side *side)
 {
@@ -282,7 +281,7 @@ static void loyal_server(struct side *side)
         struct arrival arrival = host_next();
         int64_t said = read_number(&arrival);
 
-        CHECK_THAT(said, >=, life); /* once the new life has spoken, the old one is silent */
+        CHECK_THAT(said, >=, life); /* no message of an old life comes after one of the new */
         if (arrival.tag == TAG_HELLO) {
             answer(arrival.from, said);
             continue;
@@ -292,7 +291,7 @@ static void loyal_server(struct side *side)
         life = said;
         guests[life] = arrival.from;
         left_has_ended(&left);
-        /* The host keeps the addresses of the dead; nothing that it posts for them reaches this one. */
+        /* The host keeps the addresses of dead guests; nothing that it posts for them reaches the new one. */
         for (int64_t former = 1; former < life; former++) {
             CHECK(guests[former] != guests[life]);
             pair_hears_death(guests[former]);
@@ -301,7 +300,7 @@ static void loyal_server(struct side *side)
         swap(guests[life], life, TAG_TO, TAG_FROM);
         leave(&left, guests[life], life);
         tell(side, "pending", life);
-        hear(side, "go on"); /* the guest is dead, and perhaps back, when it comes */
+        hear(side, "go on"); /* comes once the guest is dead, perhaps restarted */
     }
     left_has_ended(&left);
     CHECK_THAT(host_registered(), ==, lives());

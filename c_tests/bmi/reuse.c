@@ -1,16 +1,16 @@
 /*
- * The server is gone, and a program that knows nothing of us has its address.
+ * The server has exited, and an unrelated program has its address.
  *
  *      client ──post──► TCP port, abstract Unix name ◄── impostor: a plain program
- *                                                          mute        takes no connection
- *                                                          silent      takes it, says nothing
- *                                                          curt        takes it and closes it
- *                                                          noisy       says things of its own
- *                                                          echo        says what it hears
+ *                                                          mute        accepts no connection
+ *                                                          silent      accepts it, says nothing
+ *                                                          curt        accepts it and closes it
+ *                                                          noisy       sends bytes of its own
+ *                                                          echo        returns what it receives
  *                                                    ◄── another user of MX, with another key
  *
- * Whatever it does, everything posted ends with an error within the time for connecting, nothing
- * is believed, and when the server is back the same address of the client's works.
+ * Whatever the program does, every posted operation ends with an error within the time for connecting, no data is
+ * accepted from it, and the client's address works again when the server is back.
  */
 #include "../support/stage.h"
 
@@ -31,7 +31,7 @@ enum {
 enum manner { MUTE, SILENT, CURT, NOISY, ECHO, MANNERS };
 static const char *const manners[MANNERS] = {"mute", "silent", "curt", "noisy", "echo"};
 
-/* ---- the real one ---- */
+/* ---- the real server ---- */
 
 static void server(struct side *side)
 {
@@ -43,7 +43,7 @@ static void server(struct side *side)
 
 /* ---- the client ---- */
 
-/* One of those a program is told to expect when it cannot connect (docs/states.md). */
+/* Checks that the code is one of those documented for a failed connect (docs/states.md). */
 static void is_documented(int error)
 {
     static const int codes[] = {BMI_ETIMEDOUT, BMI_ECONNREFUSED, BMI_ENETRESET, BMI_EPROTO,
@@ -56,8 +56,8 @@ static void is_documented(int error)
         FAIL("%s is no code for this", code_text(error));
 }
 
-/* It was refused at once, or fails within the time. Over rdm the server's death may not have been
- * noticed yet: then small messages are done with when they have been copied. */
+/* Checks that an operation was rejected at once or fails within the time. Over rdm the server's death may not have
+ * been noticed yet: then small messages complete when they have been copied. */
 static int must_fail(struct op *op)
 {
     int code = op_code(op);
@@ -67,7 +67,7 @@ static int must_fail(struct op *op)
     return code;
 }
 
-/* Returns the code of the unexpected message. */
+/* Posts operations that cannot succeed. Returns the code of the unexpected message. */
 static int tries_in_vain(struct bmi_method_addr *address, char *big)
 {
     struct op receive = {0}, send = {0}, unexpected = {0};
@@ -132,7 +132,7 @@ static void welcome(int fd, enum manner manner)
         close(fd);
 }
 
-/* False when the guest has left. */
+/* Returns false if the guest has left. */
 static bool listen_to(int fd, enum manner manner)
 {
     unsigned char heard[4096];
@@ -143,7 +143,7 @@ static bool listen_to(int fd, enum manner manner)
     return manner != ECHO || wire_say(fd, heard, (size_t)got);
 }
 
-/* LOCAL_NAME and LOCAL_TYPE in the environment: the abstract name to take, if there is one. */
+/* Takes the server's abstract name, too, if LOCAL_NAME and LOCAL_TYPE are set. */
 static void impostor(struct side *side)
 {
     enum manner manner = (enum manner)hear(side, "manner");
@@ -230,7 +230,7 @@ static int visit(struct child *client, bool real)
     return (int)child_hear(client, "code");
 }
 
-/* The impostors take the name that the server had over shared memory. */
+/* Stores the abstract name that the server uses over shared memory, for impostors to take. */
 static void note_local_name(const struct child *server)
 {
     char name[108], text[16];
@@ -245,7 +245,7 @@ static void note_local_name(const struct child *server)
     setenv("LOCAL_TYPE", text, 1);
 }
 
-/* A visitor who has met the server. */
+/* Starts a server and a client that has exchanged messages with it. */
 static struct child *begin(struct world *world, struct child **real, int64_t *endpoint)
 {
     struct child *visitor;
@@ -258,8 +258,8 @@ static struct child *begin(struct world *world, struct child **real, int64_t *en
     return visitor;
 }
 
-/* Kills the server, has another program take its place and be visited, and starts a server again. Returns the code that
- * the visitor got meanwhile. */
+/* Kills the server, has another program take its place while the client calls, and starts a server again. Returns
+ * the code that the client got meanwhile. */
 static int replaced(struct world *world, struct child *visitor, struct child **real, int64_t endpoint, const char *role,
                     enum manner manner)
 {

@@ -1,21 +1,21 @@
 /*
- * A site's secret (MX_SECRET_FILE): only those who know it are peers.
+ * A site's secret (MX_SECRET_FILE): only processes that know it are peers.
  *
  *     server ── its file           client ── its file, another, or none
  *
- * Each side writes a file of its own, which is gone as soon as it has been read.
+ * Each side writes a file of its own, and deletes it once the library has read it.
  */
 #include "../support/pair.h"
 #include "../support/secret_file.h"
 
 enum { NONE, OURS, ANOTHER };
 
-/* The secret that a side knows, by its variant. */
+/* The secret of a side, by its variant. */
 static const char *const secrets[] = {NULL, "one and the same for all", "something else altogether"};
 
-/* ---- both know it ---- */
+/* ---- both sides know the secret ---- */
 
-/* `meet` is pair_server or pair_client; the variant is the file's mode. */
+/* Exchanges messages; `meet` is pair_server or pair_client. The variant is the file's mode. */
 static void knowing(struct side *side, struct bmi_method_addr *(*meet)(struct side *))
 {
     secret_file(secrets[OURS], (mode_t)side->variant);
@@ -27,9 +27,9 @@ static void knowing(struct side *side, struct bmi_method_addr *(*meet)(struct si
 static void knowing_server(struct side *side) { knowing(side, pair_server); }
 static void knowing_client(struct side *side) { knowing(side, pair_client); }
 
-/* ---- not the same ---- */
+/* ---- different secrets ---- */
 
-/* No peer gets in. */
+/* A server that accepts no peer. */
 static void lonely(struct side *side)
 {
     secret_file(secrets[side->variant], 0600);
@@ -41,7 +41,7 @@ static void lonely(struct side *side)
     host_stop();
 }
 
-/* It is not let in, which it learns at once, each time. */
+/* A client that is rejected, and learns it at once, each time. */
 static void unwanted(struct side *side)
 {
     struct bmi_method_addr *server;
@@ -62,7 +62,7 @@ static void unwanted(struct side *side)
     host_stop();
 }
 
-/* ---- a file that keeps no secret ---- */
+/* ---- a file that others can read ---- */
 
 static void readable_by_all(struct side *side)
 {

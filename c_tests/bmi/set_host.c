@@ -1,14 +1,14 @@
 /*
- * bmi_mx_set_host with each set of members and each size, by a program that exports the host's
- * functions under their usual names (set_host), and by one that does not (set_host_bare).
+ * bmi_mx_set_host with each set of members and each size, by a program that exports the host's functions under
+ * their usual names (set_host), and by one that does not (set_host_bare).
  *
  *     given               who names peers, and who is told that one died
  *     neither             what dlsym finds: both exported functions, or the library itself and none
  *     reg_addr            the given function, and none
  *     forget_addr         the library itself, and the given function
- *     both                the given ones
+ *     both                the given functions
  *
- *     log                 the given one, or else gossip, or else stderr
+ *     log                 the given function, or else gossip, or else stderr
  */
 #include "../support/hostless.h"
 #include "../support/port.h"
@@ -22,15 +22,15 @@ enum {
     LOG = 4,
     ALL = 7,
     WHOLE = sizeof(struct bmi_mx_host),
-    FILLED_MAX = 4096, /* a larger size has not been filled in */
+    FILLED_MAX = 4096, /* largest size that is accepted */
     GIVEN_NAME = 1000,
     EXPORTED_NAME = 2000,
 };
 
-/* What the functions have been called for since they were last looked at. */
+/* Calls of the functions since the last look. */
 struct calls {
     int registered, forgotten, lines;
-    BMI_addr_t name; /* the last one given, or told */
+    BMI_addr_t name; /* last one given or forgotten */
 };
 
 static struct calls given, exported;
@@ -58,7 +58,7 @@ static void given_log(int level, const char *line)
         given.lines++;
 }
 
-/* ---- the usual names, which the library sees if this program is linked with -rdynamic ---- */
+/* ---- the usual names, which the library finds if this program is linked with -rdynamic ---- */
 
 BMI_addr_t bmi_method_addr_reg_callback(struct bmi_method_addr *address);
 int bmi_method_addr_forget_callback(BMI_addr_t name);
@@ -107,7 +107,7 @@ static bool names_are_exported(void)
     return dlsym(RTLD_DEFAULT, "bmi_method_addr_reg_callback") != NULL;
 }
 
-/* ---- a server's life with a host ---- */
+/* ---- one life of a server with a host ---- */
 
 static void begin(void)
 {
@@ -121,7 +121,7 @@ static void begin(void)
     memcpy(&set_host, &symbol, sizeof set_host);
 }
 
-/* A struct of `size` bytes, with these members as far as it has them and bytes that are none behind. */
+/* Passes a struct of `size` bytes with these members, as far as they fit, followed by bytes without meaning. */
 static int give(size_t size, unsigned members)
 {
     static union {
@@ -138,7 +138,7 @@ static int give(size_t size, unsigned members)
     if (size < WHOLE)
         memset(room.bytes + size, 0x5a, sizeof room - size);
     result = set_host(&room.host);
-    memset(&room, 0x5a, sizeof room); /* it has been copied */
+    memset(&room, 0x5a, sizeof room); /* the library has copied it */
     return result;
 }
 
@@ -190,13 +190,13 @@ static void one_life(struct side *side, unsigned members)
     UNTIL (query.response == 1 && given.forgotten == want_given.forgotten &&
            exported.forgotten == want_exported.forgotten)
         pump(&query);
-    for (int i = 0; i < 3; i++) /* no other is told, and none twice */
+    for (int i = 0; i < 3; i++) /* no second call comes */
         pump(&query);
     CHECK_THAT(given.registered, ==, want_given.registered);
     CHECK_THAT(exported.registered, ==, want_exported.registered);
     CHECK_THAT(given.forgotten, ==, want_given.forgotten);
     CHECK_THAT(exported.forgotten, ==, want_exported.forgotten);
-    /* By the name that the peer was given. */
+    /* Called with the name that the peer was given. */
     if (want_exported.forgotten)
         CHECK_THAT(exported.name, ==, EXPORTED_NAME + 1);
     if (want_given.forgotten && want_given.registered)
@@ -208,11 +208,11 @@ static void one_life(struct side *side, unsigned members)
     hostless_stop(query.addr);
 }
 
-/* The host of a life: by set_host with this many bytes and these members, or NULL. */
+/* The host of one life: set_host with this many bytes and these members, or NULL. */
 struct life {
     size_t size;
     unsigned given;
-    unsigned seen; /* the members that are in those bytes */
+    unsigned seen; /* the members within those bytes */
 };
 
 static const struct life lives[] = {
@@ -224,8 +224,8 @@ static const struct life lives[] = {
     {WHOLE, LOG | REG, LOG | REG},
     {WHOLE, LOG | FORGET, LOG | FORGET},
     {WHOLE, ALL, ALL},
-    {0, 0, 0}, /* NULL, after all of them: what was set is forgotten */
-    /* Older hosts, and newer ones. */
+    {0, 0, 0}, /* NULL after all members: they are forgotten */
+    /* Older and newer hosts. */
     {16, ALL, REG},
     {16, FORGET | LOG, 0},
     {23, ALL, REG},
@@ -265,7 +265,7 @@ static void client(struct side *side)
     }
 }
 
-/* All at the same time: where the dead are silent it takes a while until they are missed. */
+/* Runs all lives at the same time: where deaths are silent, each takes a while to be noticed. */
 static void members_and_sizes(struct world *world)
 {
     struct child *serves[LIVES], *asks[LIVES];
@@ -286,7 +286,7 @@ static void members_and_sizes(struct world *world)
         child_end(serves[i]);
 }
 
-/* ---- sizes that are refused: what was set before stays ---- */
+/* ---- rejected sizes: the earlier setting stays ---- */
 
 static void wrong_sizes(struct side *side)
 {
@@ -306,7 +306,7 @@ static void wrong_sizes(struct side *side)
         given.lines = 0;
         (void)table->method_addr_lookup("mx://localhost:70000");
         CHECK_THAT(given.lines, ==, size >= WHOLE);
-        if (size == WHOLE + 9) /* all alike from here on; lines are limited to 100 a second */
+        if (size == WHOLE + 9) /* the rest is alike; the log is limited to 100 lines a second */
             size = FILLED_MAX - 1;
     }
 }

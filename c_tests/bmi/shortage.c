@@ -1,16 +1,16 @@
 /*
  * Memory runs out: RLIMIT_AS a little above what a process uses once it is running.
  *
- *     posts      without end, of every kind: refused with -BMI_ENOMEM, and again possible once the
- *                others have been called off
+ *     posts      of every kind, without end: rejected with -BMI_ENOMEM, and possible again once the
+ *                others have been cancelled
  *     messages   from peers, without receives
- *     strangers  connections that leave all but one byte of a message behind, each as another peer
+ *     strangers  connections that send all but one byte of a message, each as another peer
  *     crowds     real clients, more than there is memory for
  *
  *     In each case the process goes on, and an honest client is served afterwards.
  *
- * Over rdm only the first two: libfabric and its providers allocate for every peer, and what they do
- * when they cannot is not this library's to say.
+ * Over rdm only posts and messages are tested: libfabric and its providers allocate memory for every peer, and
+ * this library does not decide what they do without.
  */
 #include "../support/limit.h"
 #include "../support/stage.h"
@@ -47,7 +47,7 @@ static int post_unexpected(struct op *op, struct bmi_method_addr *peer, int numb
     return op_send_unexpected(op, peer, buffer, 10000, TAG_FLOOD + number);
 }
 
-/* Posts until that is refused, and calls everything off. How many there were. */
+/* Posts until a post is rejected, and cancels everything. Returns the number of posts. */
 static int flood_with(struct op *all, struct bmi_method_addr *peer, post_fn post)
 {
     int count = 0, posted = 0;
@@ -67,7 +67,7 @@ enum { RECEIVES, SENDS, REQUESTS, STARVED = 4 };
 
 static const post_fn posts[] = {[RECEIVES] = post_receive, [SENDS] = post_large_send, [REQUESTS] = post_unexpected};
 
-/* The variant says of which kind, and whether all memory is the program's. */
+/* The variant: kind of the posts, plus STARVED if the program itself takes all memory first. */
 static void posts_too_much(struct side *side)
 {
     post_fn post = posts[side->variant % STARVED];
@@ -103,7 +103,7 @@ static void is_posted_to(struct side *side)
     pair_part(side);
 }
 
-/* ---- floods: a server of little memory, those who want all of it, and an honest peer afterwards ---- */
+/* ---- floods: a server with little memory, peers that want all of it, and an honest peer afterwards ---- */
 
 enum { FLOOD_MAX = 32, FLOOD_MS = 2500 };
 
@@ -146,8 +146,8 @@ static struct child *flood_survive(struct world *world, const struct flood *floo
 {
     struct child *honest;
 
-    /* The C library's heap keeps what it has grown to, so that there may be no place to map the
-    * memory of a link over shared memory. Then peers come over TCP, if they may. */
+    /* The C library's heap does not shrink, so that there may be no address space left to map a link's shared
+     * memory. Then peers come over TCP, if that port may be used. */
     if (port_is("local"))
         unsetenv("MX_PORT");
     honest = spawn(world, role);
@@ -157,8 +157,8 @@ static struct child *flood_survive(struct world *world, const struct flood *floo
 
 /* ---- messages without receives ---- */
 
-/* Takes nothing until it is told to, then everything, then serves. `starved`: all memory is the
- * program's until then. */
+/* Receives nothing until it is told to, then everything, then serves. With `starved`, the program itself holds all
+ * memory until then. */
 static void take_nothing(struct side *side, bool starved)
 {
     struct arrival arrival;
@@ -182,7 +182,7 @@ static void take_nothing(struct side *side, bool starved)
 static void takes_nothing(struct side *side) { take_nothing(side, false); }
 static void has_nothing(struct side *side) { take_nothing(side, true); }
 
-/* The flood is over: an honest client is served. */
+/* Checks that an honest client is served after the flood. */
 static void recovers(struct world *world, const struct flood *flood)
 {
     struct stage stage = {.turn = 0, .server = flood->server, .endpoint = (int)flood->endpoint};
@@ -193,7 +193,7 @@ static void recovers(struct world *world, const struct flood *flood)
     take_down(&stage);
 }
 
-/* Sends what it can, expected messages or others, whatever becomes of it. */
+/* Sends what it can, expected or unexpected messages, whether they succeed or not. */
 static void send_without_end(struct side *side, post_fn post)
 {
     enum { AHEAD = 1000 };
@@ -224,7 +224,7 @@ static void flood_with_messages(struct world *world)
 {
     struct flood flood;
 
-    /* More than there will be. */
+    /* A limit that is not reached. */
     setenv("MX_UNEXPECTED_BYTES", "1G", 1);
     flood = flood_begin(world, "taker", 32);
     flood_join(world, &flood, "sender", 1);
@@ -255,12 +255,12 @@ static void flood_with_strangers(struct world *world)
     size = record_tcp(world, opening);
     flood = flood_begin(world, "taker", 24);
     for (int i = 0; i < STRANGERS && i + 64 < (int)sysconf(_SC_OPEN_MAX); i++) {
-        /* As another peer each: from an address of its own. */
+        /* Each from an address of its own, as another peer. */
         fds[i] = wire_dial_from(2 + (unsigned)i, SOCK_STREAM | SOCK_NONBLOCK, (int)flood.endpoint);
         if (fds[i] < 0)
             continue;
         claim(opening, 2000 + i, 1000 + (uint64_t)i);
-        /* Its hello, and all but one byte of a message behind it. */
+        /* A hello, and all but one byte of a message behind it. */
         send(fds[i], opening, size, MSG_NOSIGNAL);
     }
     wire_packet(part, &packet, NULL, 0);

@@ -1,7 +1,7 @@
 /*
- * Differences of the stand-alone BMI from OrangeFS: classes, a port to ask for, addresses that are
- * not dropped. The layouts are checked in support/standalone.c; everything else is the other
- * programs', built over this host's table, too.
+ * Differences of the stand-alone BMI from OrangeFS: classes, a port that can be asked for, addresses that are not
+ * dropped. support/standalone.c checks the layouts; the other programs, built over this host's table, too, test
+ * the rest.
  *
  * Side a is a server, side b a client.
  */
@@ -11,7 +11,7 @@ enum { CLASSES = 3, EACH = 4, TAG = 70 };
 
 static const uint8_t classes[CLASSES] = {0, 7, 255};
 
-/* Takes up to `most` messages of a class, for as long as `ms`; checks that they are of that class and in order. */
+/* Receives up to `most` messages of a class within `ms`; checks their class and order. Returns their number. */
 static int take(uint8_t class, int most, int ms, int first)
 {
     deadline_t deadline = deadline_in(ms);
@@ -40,11 +40,11 @@ static int take(uint8_t class, int most, int ms, int first)
 static void asks_by_class(struct side *side)
 {
     pair_server(side);
-    /* Without test calls, which would take those of class 0. */
+    /* No test call meanwhile: it would receive messages of class 0. */
     hear(side, "sent");
-    /* None of these has been sent. */
+    /* No message of this class has been sent. */
     CHECK_THAT(take(9, 1, 50, 0), ==, 0);
-    /* The last first: no class waits for another. */
+    /* In reverse order: no class waits for another. */
     for (int i = CLASSES - 1; i >= 0; i--)
         CHECK_THAT(take(classes[i], EACH, WAIT_MS, 0), ==, EACH);
     for (int i = 0; i < CLASSES; i++)
@@ -115,7 +115,7 @@ static void sends_of_one_class(struct side *side)
     pair_part(side);
 }
 
-/* An address without an endpoint: any that is free, and its number can be asked for. */
+/* An address without an endpoint stands for any free one, whose number can be asked for. */
 static void listens_anywhere(struct side *side)
 {
     struct bmi_method_addr *listen, *self;
@@ -132,7 +132,7 @@ static void listens_anywhere(struct side *side)
         CHECK_THAT(ops->get_info(BMI_TCP_GET_PORT, NULL), ==, -BMI_EINVAL);
         CHECK_THAT(ops->get_info(BMI_TCP_GET_PORT, &port), ==, 0);
         CHECK_THAT(port, >, 0);
-        /* Only to listen on: no peer can be reached without. */
+        /* Such an address can only be listened on. */
         CHECK(ops->method_addr_lookup("mx://localhost") == NULL);
         snprintf(text, sizeof text, "mx://localhost:%d", port);
         self = ops->method_addr_lookup(text);
@@ -140,7 +140,7 @@ static void listens_anywhere(struct side *side)
         CHECK_THAT(listen->ref_count, ==, 1);
         CHECK_THAT(self->ref_count, ==, 1);
         CHECK_THAT(self->method_type, ==, METHOD_ID);
-        /* This host drops none of them: they go with the method. */
+        /* This host drops no address: finalize frees them. */
         CHECK(strcmp(ops->rev_lookup_unexpected(self), text) == 0);
         CHECK_THAT(ops->finalize(), ==, 0);
         CHECK(strcmp(ops->rev_lookup_unexpected(self), "(unknown)") == 0);

@@ -1,9 +1,9 @@
 /*
- * Log lines on a stderr that takes none: they are lost and counted, and nothing else happens.
+ * Log lines on a stderr that accepts none: they are lost and counted, and the program goes on.
  *
  *     server ── its stderr: a pipe or a socket, without a reader, or full
  *       ├── a stranger that does not know the secret: one line
- *       └── a client: is answered
+ *       └── a client: is served
  */
 #include "../support/limit.h"
 #include "../support/log.h"
@@ -17,7 +17,7 @@ static const char ours[] = "one and the same for all";
 
 enum kind { A_PIPE, A_SOCKET, KINDS };
 
-/* Has stderr be one end of a pipe or of two sockets; returns the other. */
+/* Makes stderr one end of a pipe or a socket pair; returns the other end. */
 static int connect_stderr(enum kind kind)
 {
     int ends[2];
@@ -42,7 +42,7 @@ static void fill_stderr(void)
     CHECK(fcntl(STDERR_FILENO, F_SETFL, O_WRONLY) == 0);
 }
 
-/* What is there to be read, as text. */
+/* Returns the text that can be read. */
 static const char *drain(int fd)
 {
     static char text[1 << 20];
@@ -56,7 +56,7 @@ static const char *drain(int fd)
     return text;
 }
 
-/* One line. */
+/* Has the library log one line. */
 static void warn(void)
 {
     host_load();
@@ -88,12 +88,12 @@ static void serve(struct side *side)
     tell(side, "endpoint", endpoint);
     pair_accept();
     pair_hear(side, "stop");
-    /* The descriptor is others', too. */
+    /* The descriptor is shared with others, so the library must not change its flags. */
     CHECK((fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK) == 0);
     if (trouble == NONE) {
         text = drain(reader);
         CHECK(strstr(text, "rejected") != NULL);
-        /* Be it root, or our own. */
+        /* The user's number, whether this is root or not. */
         snprintf(user, sizeof user, "user %u of this machine", (unsigned)geteuid());
         CHECK(strstr(text, user) != NULL || !port_is("local"));
     }
@@ -140,7 +140,7 @@ static void a_visit(struct world *world)
 
 static atomic_int refusals;
 
-/* Waits for the library's lock. */
+/* Logger of the host, which waits for the library's lock. */
 static void log_that_calls(int level, const char *line)
 {
     struct bmi_mx_credits all = {.size = sizeof all};
@@ -157,7 +157,7 @@ static void server_that_calls(struct side *side)
     secret_file_gone();
     pair_accept();
     pair_hear(side, "stop");
-    UNTIL (refusals >= 1) /* the library's own thread may say it; over a fabric it is refused over TCP as well */
+    UNTIL (refusals >= 1) /* perhaps by the library's own thread; over a fabric also over TCP */
         host_pump(2);
     host_stop();
 }
@@ -172,7 +172,7 @@ static void lost_lines(struct side *side)
         rlim_t before;
 
         fill_stderr();
-        if (turn >= KINDS) /* it cannot be opened once more; poll takes that many */
+        if (turn >= KINDS) /* stderr cannot be opened again, and poll accepts one descriptor only */
             before = limit_to(RLIMIT_NOFILE, 1);
         warn();
         warn();
@@ -181,19 +181,19 @@ static void lost_lines(struct side *side)
         text = drain(reader);
         CHECK(strstr(text, " 2 log lines could not be written\n[") != NULL);
         CHECK(strstr(text, "70000") != NULL);
-        warn(); /* said once */
+        warn(); /* the number is logged once */
         CHECK(strstr(drain(reader), "could not be written") == NULL);
         close(reader);
-        warn(); /* no reader */
+        warn(); /* without a reader */
         if (turn >= KINDS)
             limit_to(RLIMIT_NOFILE, before);
         reader = connect_stderr(A_PIPE);
-        warn(); /* the next turn begins with none that is lost */
+        warn(); /* the next turn begins without lost lines */
         close(reader);
     }
 }
 
-/* The host's signals stay its own. */
+/* The library raises no SIGPIPE, and leaves the host's pending one alone. */
 static void signals(struct side *side)
 {
     sigset_t only, pending;
@@ -209,7 +209,7 @@ static void signals(struct side *side)
     CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE));
 }
 
-/* A file that may not grow. */
+/* A stderr that is a file which may not grow. */
 static void limited_file(struct side *side)
 {
     FILE *file = tmpfile();
@@ -218,7 +218,7 @@ static void limited_file(struct side *side)
 
     CHECK(file != NULL && dup2(fileno(file), STDERR_FILENO) == STDERR_FILENO);
     before = limit_to(RLIMIT_FSIZE, 10);
-    warn(); /* ten bytes of it */
+    warn(); /* ten bytes of it are written */
     warn();
     limit_to(RLIMIT_FSIZE, before);
     warn();
@@ -228,8 +228,8 @@ static void limited_file(struct side *side)
     CHECK(strstr(text + 10, " 2 log lines could not be written\n[") != NULL);
 }
 
-/* The number may be another descriptor's, once a host has closed its stderr: one end of a pipe of its own, or
- * memory of the library's. */
+/* Descriptor 2 may be something else, once a host has closed its stderr: one end of the host's pipe, or the
+ * library's memory. */
 static void other_descriptors(struct side *side)
 {
     int ends[2], memory = memfd_create("link", MFD_CLOEXEC);

@@ -1,10 +1,9 @@
 /*
- * Strangers at both doors of a server: its TCP port and its abstract Unix socket.
+ * Strangers that connect to a server's TCP port and abstract Unix socket.
  *
- * After every kind of nonsense the good client exchanges messages; nothing it does is lost,
- * and the server neither crashes nor hangs. Recorded openings of a real client are replayed,
- * cut off, damaged, and followed by packets that mean harm. Shared memory has a file of its
- * own, strangers_memory.c.
+ * After every kind of nonsense the good client exchanges messages: it loses none, and the server neither crashes
+ * nor hangs. Recorded openings of a real client are replayed, cut off, damaged, and followed by malicious packets.
+ * Shared memory has a program of its own, strangers_memory.c.
  */
 #include "../support/stage.h"
 
@@ -49,7 +48,7 @@ static void speak_nonsense(struct world *world)
             close(fd);
         }
         check_good(&stage);
-        /* Many that say nothing at all, and stay. */
+        /* Connections that send nothing and stay open. */
         while (silent_count < 20)
             CHECK((silent[silent_count++] = dial(&stage, door)) >= 0);
         check_good(&stage);
@@ -70,8 +69,8 @@ static void replay_damaged(struct world *world)
     if (!set_up_with_door(world, &stage, DOOR_TCP))
         return;
     size = record_tcp(world, opening);
-    /* The whole of it is understood: the server answers with more than a preamble. Then the
-     * recorded client, which is dead, leaves again. */
+    /* The recorded opening is valid as a whole: the server answers with more than a preamble, and then notices
+     * that the recorded client has gone. */
     {
         int fd = dial(&stage, DOOR_TCP);
 
@@ -81,7 +80,7 @@ static void replay_damaged(struct world *world)
         close(fd);
     }
     check_good(&stage);
-    for (size_t cut = 0; cut < size; cut += 5) { /* cut off anywhere */
+    for (size_t cut = 0; cut < size; cut += 5) { /* cut off at any byte */
         int fd = dial(&stage, DOOR_TCP);
 
         CHECK(fd >= 0);
@@ -89,7 +88,7 @@ static void replay_damaged(struct world *world)
         close(fd);
     }
     check_good(&stage);
-    for (size_t at = 0; at < size; at++) { /* any byte wrong */
+    for (size_t at = 0; at < size; at++) { /* any byte damaged */
         int fd = dial(&stage, DOOR_TCP);
 
         CHECK(fd >= 0);
@@ -102,7 +101,7 @@ static void replay_damaged(struct world *world)
     take_down(&stage);
 }
 
-/* ---- well-formed packets that mean harm, inside a session ---- */
+/* ---- well-formed but malicious packets, within a session ---- */
 
 static void send_harm(struct world *world)
 {
@@ -150,13 +149,13 @@ static void send_harm(struct world *world)
 
                 count++;
                 if (!wire_say(fd, packet, length))
-                    break; /* shown the door: fine */
+                    break; /* rejected: fine */
             }
             close(fd);
         }
         check_good(&stage);
     }
-    /* Impossible lengths: more than follows, more than there is memory. */
+    /* Impossible lengths: more than follows, more than there is memory for. */
     for (size_t n = 1; n < sizeof numbers / sizeof numbers[0]; n++) {
         for (unsigned kind = 1; kind <= 10; kind++) {
             int fd = enter(&stage, opening, size);

@@ -3,10 +3,10 @@
  *
  *     stranger ── a recorded opening, CONN_REQ ──► server ◄── good client
  *              ◄── CONN_ACK: its id ──
- *              ── a breach of the rules ──► its link ends
- *              ── all that its credits let through ──► a server that fetches nothing: bounded
+ *              ── a violation of the rules ──► its link ends
+ *              ── all that its credits allow ──► a server that receives nothing: its memory is bounded
  *
- * And what an administrator can get wrong, and the end of a server with many clients.
+ * Also: wrong settings of an administrator, and the end of a server with many clients.
  */
 #include "../support/memory.h"
 #include "../support/stage.h"
@@ -27,15 +27,15 @@ enum {
     WANTED_MAX = 0xffffff,
 };
 
-/* ---- a stranger that got in ---- */
+/* ---- a stranger that is a peer ---- */
 
 struct stranger {
     int fd;
-    uint32_t allowed, sent; /* credits, running */
-    uint32_t wanted; /* said in every header */
-    uint64_t id; /* the server's for it, where match bits have it; 0: not known yet */
+    uint32_t allowed, sent; /* credits in total */
+    uint32_t wanted; /* field of every header */
+    uint64_t id; /* the stranger's id, given by the server, at its place in match bits; 0: not known yet */
     unsigned pongs;
-    bool over; /* it has been shown the door */
+    bool over; /* the server has closed the link */
     size_t have;
     unsigned char heard[WIRE_HEADER + BODY_MAX];
 };
@@ -45,7 +45,7 @@ static uint32_t get32(const unsigned char *at)
     return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* `about` and `aux` are those of the header. */
+/* Sends a packet; `about` and `aux` are the header's length and status. */
 static void say_about(struct stranger *stranger, int kind, uint64_t word, uint32_t about,
                       uint32_t aux, const void *body, size_t size)
 {
@@ -54,7 +54,7 @@ static void say_about(struct stranger *stranger, int kind, uint64_t word, uint32
                        .word = word,
                        .length = about,
                        .status = aux,
-                       .credit = 100000, /* the server may say what it likes */
+                       .credit = 100000, /* the server may send as much as it likes */
                        .slots_and_wanted = stranger->wanted,
                        .body_length = (uint32_t)size};
 
@@ -67,7 +67,7 @@ static void say(struct stranger *stranger, int kind)
     say_about(stranger, kind, 0, 0, 0, NULL, 0);
 }
 
-/* Takes one packet out of what was heard; false when it is not whole. */
+/* Consumes one packet of the received bytes; false if it is not complete. */
 static bool understand(struct stranger *stranger)
 {
     uint32_t size;
@@ -96,19 +96,19 @@ static bool understand(struct stranger *stranger)
     return true;
 }
 
-/* Listens until something was said, or the time is over; false for the latter. */
+/* Receives until something comes; false if nothing comes within `ms`. */
 static bool listen_to(struct stranger *stranger, int ms)
 {
     size_t got;
 
     if (stranger->over)
         return false;
-    /* The first byte as soon as it comes, then what is there already. */
+    /* Waits for the first byte, then reads what is there. */
     got = wire_hear(stranger->fd, stranger->heard + stranger->have, 1, ms);
     if (got == 0) {
         char byte;
 
-        /* The end is heard at once, silence only when the time is over. */
+        /* A closed link is noticed at once, silence only after `ms`. */
         stranger->over = recv(stranger->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
         return false;
     }
@@ -120,7 +120,7 @@ static bool listen_to(struct stranger *stranger, int ms)
     return true;
 }
 
-/* Sends a message as soon as there are credits; false when there are too few for `ms`. */
+/* Sends a message once there are credits; false if there are too few within `ms`. */
 static bool send_within(struct stranger *stranger, uint64_t word, const void *body, size_t size,
                         int ms)
 {
@@ -143,7 +143,7 @@ static bool call(struct stranger *stranger)
                        sizeof name, WAIT_MS);
 }
 
-/* The server has taken in all that was said. */
+/* Waits until the server has read everything sent so far. */
 static void is_heard(struct stranger *stranger)
 {
     unsigned before = stranger->pongs;
@@ -155,7 +155,7 @@ static void is_heard(struct stranger *stranger)
     CHECK(stranger->pongs > before);
 }
 
-/* Gets in and is a peer. */
+/* Connects and becomes a peer. */
 static void come_in(struct stranger *stranger, const struct stage *stage,
                     const unsigned char *opening, size_t size)
 {
@@ -165,7 +165,7 @@ static void come_in(struct stranger *stranger, const struct stage *stage,
     stranger->fd = enter(stage, opening, size);
     CHECK(stranger->fd >= 0);
     CHECK_THAT(wire_hear(stranger->fd, stranger->heard, WIRE_HELLO, WAIT_MS), ==, WIRE_HELLO);
-    /* Then the greeting of the server's method: version, id, name. */
+    /* Behind the hello follows the greeting of the server's method: version, id, name. */
     rest = stranger->heard[38];
     CHECK_THAT(rest, >, 8);
     CHECK_THAT(wire_hear(stranger->fd, stranger->heard + WIRE_HELLO, rest, WAIT_MS), ==, rest);
@@ -188,7 +188,7 @@ static void is_cut_off(struct stranger *stranger)
 
 static void break_rules(struct world *world)
 {
-    /* Messages that are not received here. */
+    /* Messages that the server does not receive. */
     static const struct {
         const char *what;
         int kind, times;
@@ -216,7 +216,7 @@ static void break_rules(struct world *world)
         for (int n = 0; n < breaches[i].times; n++) {
             CHECK(!stranger.over);
             if (n > 0)
-                is_heard(&stranger); /* once was within the rules */
+                is_heard(&stranger); /* allowed once */
             say_about(&stranger, breaches[i].kind, UINT64_C(0xe) << 60 | stranger.id | 9,
                       breaches[i].about, breaches[i].aux, body, breaches[i].size);
         }
@@ -224,7 +224,7 @@ static void break_rules(struct world *world)
         is_cut_off(&stranger);
         check_good(&stage);
     }
-    /* Wants for ever: it gets what one peer may have, and then nothing. */
+    /* Asks for credits without end: gets the limit for one peer, and then none. */
     come_in(&stranger, &stage, opening, size);
     CHECK_THAT(stranger.allowed - stranger.sent, <=, FIRST_CREDITS);
     stranger.wanted = WANTED_MAX;
@@ -238,7 +238,7 @@ static void break_rules(struct world *world)
     CHECK_THAT(stranger.allowed - stranger.sent, <=, CREDIT_LIMIT_MAX);
     check_good(&stage);
     close(stranger.fd);
-    /* Calls for ever, and begins anew each time. */
+    /* Sends CONN_REQ without end, beginning a new life each time. */
     come_in(&stranger, &stage, opening, size);
     for (int n = 0; n < 10000 && call(&stranger); n++)
         ;
@@ -250,7 +250,7 @@ static void break_rules(struct world *world)
 
 #define MIB (1024 * 1024)
 
-/* Fetches nothing between "hoard" and "fetch". */
+/* Receives nothing between the notes "hoard" and "fetch". */
 static void hoarding_server(struct side *side)
 {
     setenv("BMI_MX_UNEXPECTED_MAX", "256K", 1);
@@ -302,16 +302,16 @@ static void flood(struct world *world)
     CHECK_THAT(sent, >, FIRST_CREDITS * 512);
     CHECK_THAT(sent, <, 2 * MIB);
     if (slower() == 1)
-        CHECK_THAT(after - before, <, 4 * 1024); /* the limit, and what malloc adds */
+        CHECK_THAT(after - before, <, 4 * 1024); /* the limit, and malloc's overhead */
     child_tell(stage.server, "fetch", 0);
     check_good(&stage);
-    is_heard(&stranger); /* it did nothing wrong */
+    is_heard(&stranger); /* it has broken no rule */
     close(stranger.fd);
     check_good(&stage);
     take_down(&stage);
 }
 
-/* ---- what an administrator can get wrong ---- */
+/* ---- wrong settings ---- */
 
 static void refused_with(const char *name, const char *value, const char *why)
 {
@@ -341,7 +341,7 @@ static void wrong_settings(struct side *side)
     refused_with("MX_UNEXPECTED_BYTES", "17", "4682K to 64G");
     refused_with("MX_UNEXPECTED_BYTES", "65G", "4682K to 64G");
     refused_with("MX_UNEXPECTED_BYTES", "many", "4682K to 64G");
-    /* Each is possible, but not both. */
+    /* Each setting is valid, but not both together. */
     refused_with("MX_UNEXPECTED_BYTES", "1048576", "BMI_MX_UNEXPECTED_MAX is 4194304");
     refused_with("BMI_MX_UNEXPECTED_MAX", "67108864", "MX_UNEXPECTED_BYTES=67108864");
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, NULL), ==, 0);

@@ -1,12 +1,12 @@
 /*
- * Crowds over TCP: thousands that leave a part of a message behind, and 1200 that say nothing
- * where descriptors are few.
+ * Crowds over TCP: thousands of connections that leave a part of a message, and 1200 that are silent where
+ * descriptors are few.
  *
  *     director ── 3000 connections, each a part of a message ──► server ◄── newcomer (role "good")
  *              ── 1200 connections, each a preamble          ──►
  *
- * The growth of the server's memory is held against a limit, and a newcomer is served meanwhile. The
- * figures are printed.
+ * The growth of the server's memory is limited, and a newcomer is served meanwhile. The program prints the
+ * figures.
  */
 #include "../support/limit.h"
 #include "../support/memory.h"
@@ -20,7 +20,7 @@ enum {
     FEW = 1024,
     MESSAGE = 32 * 1024,
     SOURCES = 30,
-    /* KiB: a 32nd of MX_UNEXPECTED_BYTES, what has no owner, and what a peer costs that is let in. */
+    /* Limit of KiB: a 32nd of MX_UNEXPECTED_BYTES, messages without an owner, and the cost of a peer. */
     KEPT_MAX = 2 * 1024,
     REST_MAX = 1024,
     PEER_MAX = 2,
@@ -34,7 +34,7 @@ static void few_descriptors(struct side *side)
 
 /* ---- the crowd ---- */
 
-/* All but one byte of a message; less when the other side does not take that much, or has closed. */
+/* Sends all but one byte of a message; less if the server does not read that much, or has closed the link. */
 static void leave_a_part(int fd)
 {
     static unsigned char message[WIRE_HEADER + MESSAGE];
@@ -57,7 +57,7 @@ static void close_all(const int *fds, int count)
         close(fds[i]);
 }
 
-/* The variant: of those who have introduced themselves, or of strangers. */
+/* The variant: true for peers that have introduced themselves, false for strangers. */
 static void leave_parts(struct world *world)
 {
     bool introduced = variant_of(world) != 0;

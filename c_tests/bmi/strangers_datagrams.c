@@ -1,11 +1,11 @@
 /*
- * Strangers that speak datagrams to a server: floods from one address, and an honest newcomer.
+ * Strangers that send datagrams to a server: floods from one address, and an honest newcomer.
  *
  *     director ── Hello, Hello, ... ──────────► UDP port of the server     (its endpoint's number)
  *              ── Hello, Welcome, Ping: a session, and another, ... ──►
  *     role "good" ── begins, and is served ───►
  *
- * Datagrams are made from docs/dgram.md. Where the server has no UDP port they go nowhere.
+ * The datagrams are built from docs/dgram.md. If the server has no UDP port they are lost.
  */
 #include "../support/datagram.h"
 #include "../support/memory.h"
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 enum {
-    STRANGER = 9, /* 127.0.0.9, which no honest client is */
+    STRANGER = 9, /* 127.0.0.9, which no honest client has */
     HELLOS = 50000,
     SESSIONS = 20000,
 };
@@ -29,7 +29,8 @@ static void say_hello(int fd, uint64_t caller)
     datagram_say(fd, hello, sizeof hello);
 }
 
-/* Memory that the strangers have cost the server so far; elsewhere the newcomer costs more than they. */
+/* Limits the memory that the strangers have cost the server so far. Over other ports the newcomer costs more than
+ * they. */
 static void cost_at_most(const struct stage *stage, int64_t before, int64_t most_kib)
 {
     int64_t cost = resident_kib(child_pid(stage->server)) - before;
@@ -39,7 +40,7 @@ static void cost_at_most(const struct stage *stage, int64_t before, int64_t most
         CHECK_THAT(cost, <, most_kib * slower());
 }
 
-/* Reads the answers; the number of Welcomes in them, each of which makes a session. */
+/* Reads the answers. Returns the number of Welcomes, each of which opens a session. */
 static int take_welcomes(int fd)
 {
     unsigned char in[2048];

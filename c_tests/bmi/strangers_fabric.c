@@ -1,12 +1,12 @@
 /*
- * Peers that are met over TCP and say strange things about a fabric.
+ * Peers that connect over TCP and send false data about a fabric.
  *
  *     director ── Connect, with the feature ──► server ── Reply, Upgrade: its address ──►     then Fence, Lost, nonsense
  *              ◄── Connect, with the feature ── "caller", a real client; Reply, Upgrade: any address ──►
  *
- * The address is where the client's provider is told where the peer is: any byte of it may be wrong, and it may lead
- * nowhere, to the client itself, or to a socket that never answers. Then the session stays on TCP, and the good client,
- * over rdm, notices nothing. Layouts: docs/wire-format.md.
+ * The address in an Upgrade tells the client's provider where the peer is: any byte of it may be wrong, and it may
+ * lead nowhere, to the client itself, or to a socket that never answers. Then the session stays on TCP, and the
+ * good client, over rdm, notices nothing. Layouts: docs/wire-format.md.
  */
 #include "../support/stage.h"
 
@@ -21,7 +21,7 @@ enum {
     KIND_LOST = 21,
     KIND_UPGRADE = 22,
     KIND_FENCE = 23,
-    FABRIC_RDM = 4,     /* a feature, and the fabric in an Upgrade */
+    FABRIC_RDM = 4,     /* a feature bit, and the fabric named in an Upgrade */
     LENGTH_AT = 4,
     WORD_AT = 8,
     FABRIC_AT = 16,
@@ -29,7 +29,7 @@ enum {
     NUMBER_AT = WIRE_HEADER + 12,
     OUR_ID_AT = WIRE_HEADER + WIRE_HELLO + 4,
     MESSAGE_MAX = 4096,
-    FIXED = 28,         /* of an endpoint address, before name and address */
+    FIXED = 28,         /* part of an endpoint address before its name and address */
     ADDRESS_ROOM = FIXED + 64 + 256,
     FORMAT_IN = 2,      /* FI_SOCKADDR_IN */
     CROWD = 200,
@@ -56,7 +56,7 @@ static uint32_t get32(const unsigned char *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* The next packet, header and body; 0 when the link has ended. */
+/* Receives a packet, header and body; returns its size, or 0 if the link has ended. */
 static size_t hear_packet(int fd, unsigned char in[MESSAGE_MAX])
 {
     size_t body;
@@ -83,7 +83,7 @@ static void say(int fd, int kind, uint32_t length)
     say_packet(fd, &packet, NULL);
 }
 
-/* Is met by the server, which says where it is on the fabric. Returns the id for messages to it. */
+/* Connects to the server, and receives its address on the fabric. Returns the id for messages to it. */
 static uint32_t meet(const struct stage *stage, int *fd, unsigned char address[MESSAGE_MAX], size_t *size)
 {
     unsigned char in[MESSAGE_MAX];
@@ -107,7 +107,7 @@ static uint32_t meet(const struct stage *stage, int *fd, unsigned char address[M
     return id;
 }
 
-/* A request over TCP is served there. */
+/* Sends a request over TCP, which the server answers there. */
 static void is_served(int fd, uint32_t id)
 {
     static const char request[] = "over tcp";
@@ -144,7 +144,7 @@ static void call_strangely(struct world *world)
     set_up(world, &stage);
     id = meet(&stage, &fd, address, &size);
     is_served(fd, id);
-    /* A Fence without a link over the fabric: the server goes on over TCP, and so does a caller that says that it stays. */
+    /* A Fence without a link over the fabric: the server stays on TCP, also after a Lost of the caller. */
     say(fd, KIND_FENCE, 0);
     say(fd, KIND_LOST, 0);
     is_served(fd, id);
@@ -152,7 +152,7 @@ static void call_strangely(struct world *world)
     is_served(fd, id);
     close(fd);
     check_good(&stage);
-    /* What is the other side's to say, or comes twice. */
+    /* Packets that only the other side may send, or that come twice. */
     meet(&stage, &fd, address, &size);
     say(fd, KIND_UPGRADE, FABRIC_RDM);
     is_cut_off(fd);
@@ -164,7 +164,7 @@ static void call_strangely(struct world *world)
     say(fd, KIND_ATTACH, 0);
     is_cut_off(fd);
     check_good(&stage);
-    /* A stranger's link that claims to be the fabric's. */
+    /* A stranger's link that claims to be a session's link over the fabric. */
     fd = dial(&stage, DOOR_TCP);
     CHECK(fd >= 0 && wire_say(fd, preamble, sizeof preamble));
     {
@@ -173,7 +173,7 @@ static void call_strangely(struct world *world)
         say_packet(fd, &packet, "0123456789abcdef");
     }
     is_cut_off(fd);
-    /* Many who are met and never come over the fabric. */
+    /* Many peers that connect and never move to the fabric. */
     for (int i = 0; i < CROWD; i++) {
         meet(&stage, &fd, address, &size);
         close(fd);
@@ -182,7 +182,7 @@ static void call_strangely(struct world *world)
     take_down(&stage);
 }
 
-/* ---- a client is told strange addresses ---- */
+/* ---- a client receives false addresses ---- */
 
 static void caller(struct side *side)
 {
@@ -205,7 +205,7 @@ static void caller(struct side *side)
     host_stop();
 }
 
-/* Answers a call, says that it is at that address on the fabric, and serves the request over TCP all the same. */
+/* Answers a call, sends that address on the fabric, and serves the request over TCP. */
 static void answer_with(struct child *client, const unsigned char *address, size_t size)
 {
     int port = 0, listener = wire_listen(&port), fd;
@@ -268,7 +268,7 @@ static void answer_strangely(struct world *world)
     meet(&stage, &fd, model, &size);
     close(fd);
     client = spawn(world, "caller");
-    /* The server's own address, with the cookie of a link that is over. */
+    /* The server's own address, with the cookie of a link that has ended. */
     answer_with(client, model, size);
     for (size_t at = 0; at < size; at += 3) {
         memcpy(body, model, size);

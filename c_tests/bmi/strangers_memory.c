@@ -1,10 +1,10 @@
 /*
- * Strangers with shared memory: wrong descriptors, unsealed and too small memory, damaged
- * messages, and a client that got in and scribbles over all the rings.
+ * Strangers with shared memory: wrong descriptors, unsealed and too small memory, damaged messages, and a client
+ * that overwrites all rings.
  *
  *     recorded:  hello of a real client, then its offer + descriptors
  *     replayed:  the same bytes with other descriptors, other bytes with the same ones,
- *                and both as they were, with rubbish in the memory
+ *                and both unchanged, with garbage in the memory
  */
 #include "../support/stage.h"
 
@@ -70,7 +70,7 @@ static bool send_with_fds(int fd, const void *bytes, size_t size, const int *fds
     return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)size;
 }
 
-/* The recorded hello, then what is handed over. */
+/* Sends the recorded hello, then an offer with descriptors. */
 static bool open_with(int fd, const struct opening_local *opening, const void *bytes, size_t size,
                       const int *fds, int count)
 {
@@ -78,8 +78,8 @@ static bool open_with(int fd, const struct opening_local *opening, const void *b
            send_with_fds(fd, bytes, size, fds, count);
 }
 
-/* Records the opening of a real client: a server is started, its socket's name taken after its
-* death, and a client dials it. */
+/* Records the opening of a real client: starts a server, takes its socket's name after its death, and has a client
+ * call it. */
 static bool record_local(struct world *world, struct opening_local *opening)
 {
     struct child *victim = spawn(world, "server"), *client;
@@ -138,7 +138,7 @@ static void hand_over_wrong_memory(struct world *world)
     wrong[count++] = open("/dev/zero", O_RDWR | O_CLOEXEC);
     wrong[count++] = memory_of(0, F_SEAL_SHRINK | F_SEAL_GROW);
     wrong[count++] = memory_of(4096, F_SEAL_SHRINK | F_SEAL_GROW);
-    wrong[count++] = memory_of((size_t)real.st_size, 0); /* not sealed: could fault us */
+    wrong[count++] = memory_of((size_t)real.st_size, 0); /* not sealed: a peer could truncate it */
     wrong[count++] = memory_of((size_t)real.st_size, F_SEAL_SHRINK | F_SEAL_GROW); /* no magic */
     wrong[count++] = dup(0);
     for (int i = 0; i < count; i++) {
@@ -149,7 +149,7 @@ static void hand_over_wrong_memory(struct world *world)
             CHECK(fd >= 0);
             for (int k = 0; k < 8; k++)
                 list[k] = wrong[i];
-            /* The rest of the recorded descriptors as they were. */
+            /* The other recorded descriptors, unchanged. */
             for (int k = 1; k < opening.count && k < fds; k++)
                 list[k] = opening.fds[k];
             open_with(fd, &opening, opening.bytes, opening.size, list, fds);
@@ -162,7 +162,7 @@ static void hand_over_wrong_memory(struct world *world)
         }
         check_good(&stage);
     }
-    /* The memory of a real client, the message damaged. */
+    /* The memory of a real client, with a damaged message. */
     for (size_t at = 0; at < opening.size; at++) {
         unsigned char copy[256];
         int fd = dial(&stage, DOOR_LOCAL);
@@ -182,7 +182,7 @@ static void hand_over_wrong_memory(struct world *world)
     take_down(&stage);
 }
 
-/* A client that got in writes rubbish over all the shared memory, again and again. */
+/* An accepted client overwrites all shared memory with garbage, again and again. */
 static void scribble(struct world *world)
 {
     struct opening_local opening;
@@ -223,7 +223,7 @@ static void scribble(struct world *world)
                            seed * 10 + (unsigned)round);
             else
                 memset(memory, round % 4 == 1 ? 0xff : 0, size);
-            wire_say(fd, "w", 1); /* wake up, look what I have for you */
+            wire_say(fd, "w", 1); /* wakes the server */
         }
         check_good(&stage);
         close(fd);
@@ -233,8 +233,8 @@ static void scribble(struct world *world)
     take_down(&stage);
 }
 
-/* A client that got in says things about memory that are out of place, with the right memory, other
- * descriptors and none, while it has rings and after it has given them back. */
+/* An accepted client sends messages about memory that are out of place, with the right memory, with other
+ * descriptors and without any, while it has rings and after it has given them back. */
 static void talk_in_sleep(struct world *world)
 {
     static const char *const words[] = {"mx-offer", "mx-taken", "mx-later", "mx-bye!!",
@@ -271,7 +271,7 @@ static void talk_in_sleep(struct world *world)
             memcpy(word, "mx-rest!", 8);
             send_with_fds(fd, word, WORD, NULL, 0);
         }
-        /* Sizes and version as a real client has them. */
+        /* Sizes and version of a real client. */
         memcpy(word, opening.bytes, WORD);
         memcpy(word, words[round % WORDS], 8);
         wire_say(fd, "w", 1);

@@ -1,9 +1,8 @@
 /*
  * The ops table as a linker and a loader see it (docs/hosts.md, Linking and Layouts).
  *
- * Built three times: linked without -fPIC (the table is COPY-relocated into the program, as
- * into pvfs2-server), linked with -fPIC (it stays in the library), and with dlopen.
- * Knows nothing of: what the entries do.
+ * Built three times: linked without -fPIC (the table is COPY-relocated into the program, as into pvfs2-server),
+ * linked with -fPIC (it stays in the library), and with dlopen. Out of scope: the entries' behaviour.
  */
 #include "../support/pair.h"
 
@@ -11,7 +10,7 @@
 #include <elf.h>
 #include <link.h>
 
-/* In the order of the table; each stands at 16 + 8 * its place. */
+/* Entries in the order of the table; entry i is at 16 + 8 * i. */
 static const char *const entries[] = {
     "initialize",      "finalize",           "set_info",
     "get_info",        "memalloc",           "memfree",
@@ -33,7 +32,7 @@ static void *slot(const struct bmi_method_ops *table, int place)
     return entry;
 }
 
-/* The library's own copy: what dlsym finds in the library itself, not in the program. */
+/* Returns the library's own copy: dlsym in the library, not in the program. */
 static void *in_library(const char *name)
 {
     Dl_info info;
@@ -114,14 +113,14 @@ static bool in_program(const void *address)
 static void lies_where_it_should(struct side *side)
 {
 #ifdef TABLE_COPIED
-    CHECK(in_program(&bmi_mx_ops)); /* the loader has copied it into us */
+    CHECK(in_program(&bmi_mx_ops)); /* the loader has copied it */
 #else
     CHECK(!in_program(&bmi_mx_ops));
 #endif
 }
 #endif
 
-/* Through this table, whichever copy it is, the library works. */
+/* The library works through this table, whichever copy it is. */
 static void serves(struct side *side)
 {
     pair_exchange_all(pair_server(side), 1);

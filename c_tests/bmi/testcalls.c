@@ -8,8 +8,7 @@
 
 enum { LONG_IDLE_MS = 8000, SOON_MS = 3000, MANY = 30 };
 
-/* Waits until the other side's message with that tag has surely been read from the port: it
- * was sent before a later message that has been received. */
+/* Waits for a marker that the other side sent after other messages: these have then been read from the port. */
 static void after_marker(struct bmi_method_addr *peer)
 {
     receive_message(peer, NULL, 0, 0x3a3a);
@@ -20,7 +19,7 @@ static void send_marker(struct bmi_method_addr *peer)
     send_message(peer, NULL, 0, 0x3a3a);
 }
 
-/* ---- a client that sends what the server asks for, one note at a time ---- */
+/* ---- a client that sends what the server asks for, by notes ---- */
 
 static void obedient_client(struct side *side)
 {
@@ -37,7 +36,7 @@ static void obedient_client(struct side *side)
             op_sent(&send[0]);
             continue;
         }
-        /* `request` expected messages with tags 1..request */
+        /* `request` expected messages with tags 1 to `request`. */
         for (int64_t i = 0; i < request; i++) {
             CHECK_THAT(op_send(&send[i], server, "0123456789", i % 10, (int)i + 1), >=, 0);
             op_sent(&send[i]);
@@ -72,7 +71,7 @@ static void tests_one(struct side *side)
     CHECK_THAT(result, >=, 0);
     CHECK_THAT(outcount, ==, 0);
     tell(side, "send", 3);
-    /* Exactly the one asked for is reported, though all three complete. */
+    /* Reports exactly the operation asked for, although all three complete. */
     UNTIL (outcount != 0) {
         result = ops->test(receive[1].id, &outcount, &error, &size, &user, 10, 0);
         CHECK_THAT(result, >=, 0);
@@ -87,7 +86,7 @@ static void tests_one(struct side *side)
         CHECK_THAT(ops->test(receive[2].id, &outcount, &error, &size, NULL, 10, 0), >=, 0);
     CHECK_THAT(size, ==, 2);
     host_leave_test_call();
-    op_received(&receive[0], 0); /* the third by testcontext, and only that one */
+    op_received(&receive[0], 0); /* testcontext reports only the third */
     after_marker(client);
     dismiss(side);
 }
@@ -104,7 +103,7 @@ static void tests_some(struct side *side)
     bmi_error_code_t error = 1;
     bmi_size_t size = 1;
 
-    /* A position is one of id_array, whatever is skipped (fault 22). */
+    /* Positions are those in id_array, whatever is skipped (fault 22). */
     CHECK_THAT(op_recv(&receive[0], client, buffer[0], 16, 99), ==, 0);
     CHECK_THAT(ops->cancel(receive[0].id, 0), ==, 0);
     ids[0] = 0;
@@ -115,10 +114,10 @@ static void tests_some(struct side *side)
     memset(&receive[0], 0, sizeof receive[0]);
     for (int i = 0; i < MANY; i++) {
         CHECK_THAT(op_recv(&receive[i], client, buffer[i], 16, i + 1), ==, 0);
-        ids[i] = i % 3 == 0 ? 0 : receive[i].id; /* 0: skip (section 4) */
+        ids[i] = i % 3 == 0 ? 0 : receive[i].id; /* 0 is skipped (section 4) */
     }
     tell(side, "send", MANY);
-    after_marker(client); /* testcontext in there may take the ones with id 0 left out */
+    after_marker(client); /* testcontext within it may report those left out */
     host_enter_test_call();
     for (deadline_t deadline = deadline_in(WAIT_MS); done < MANY;) {
         int indices[MANY], outcount = -1;
@@ -155,7 +154,7 @@ static void tests_some(struct side *side)
     dismiss(side);
 }
 
-/* The same with nothing but testsome, idle 0, user_ptrs NULL: driver-bw-multi's way. */
+/* Repeated with testsome only, idle time 0 and user_ptrs NULL, as driver-bw-multi calls it. */
 static void tests_some_polling(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
@@ -183,7 +182,7 @@ static void tests_some_polling(struct side *side)
         }
         done += outcount;
     }
-    /* Nothing but zeros: nothing to report, no waiting for ever. */
+    /* Only zeros: the call reports nothing and does not wait. */
     CHECK_THAT(ops->testsome(MANY, ids, &outcount, indices, errors, amounts, NULL, 0, 0), >=, 0);
     CHECK_THAT(outcount, ==, 0);
     host_leave_test_call();
@@ -231,7 +230,7 @@ static void tests_context_singly(struct side *side)
 
 /* ---- waiting and waking ---- */
 
-/* Everything that connecting causes has been seen to: testcontext now really waits. */
+/* Polls until connecting has caused all its events, so that testcontext really waits. */
 static void settle(void)
 {
     for (int i = 0; i < 20; i++) {
@@ -240,7 +239,7 @@ static void settle(void)
     }
 }
 
-/* A thread that has the other side send something in a moment, when this one is asleep. */
+/* A thread that asks the other side for messages a moment later, when this thread is asleep. */
 static struct {
     struct side *side;
     int64_t request, begin;
@@ -335,7 +334,7 @@ static void test_waits(struct side *side)
     dismiss(side);
 }
 
-/* ---- idle is idle: a blocked call returns when its time is over, and sleeps until then ---- */
+/* ---- a blocked call returns after its idle time, and sleeps until then ---- */
 
 static void *wait_in_context(void *context)
 {
@@ -351,7 +350,7 @@ static void sleeps(struct side *side)
 
     host_start_server();
     settle();
-    /* Idle 0 does not wait. The machine may keep us waiting, but not each time. */
+    /* Idle time 0 does not wait. The machine may delay the call, but not each time. */
     for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         begin = now_ms();
         CHECK_THAT(host_testcontext(5, 0, 0), ==, 0);
@@ -370,7 +369,7 @@ static void sleeps(struct side *side)
     begin = now_ms();
     CHECK_THAT(host_testunexpected(5, 200), ==, 0);
     CHECK_THAT(now_ms() - begin, >=, 170);
-    /* Four threads, 600 ms each, spin for nothing (fault 17). */
+    /* Four threads wait for 600 ms without spinning (fault 17). */
     for (int c = 1; c < 4; c++)
         CHECK_THAT(ops->open_context(c), ==, 0);
     used = cpu_ms();
@@ -384,7 +383,7 @@ static void sleeps(struct side *side)
     host_stop();
 }
 
-/* ---- testunexpected gives as many as there is room for ---- */
+/* ---- testunexpected returns as many messages as fit ---- */
 
 static void unexpected_in_batches(struct side *side)
 {
@@ -402,7 +401,7 @@ static void unexpected_in_batches(struct side *side)
         host_testcontext(8, 0, 5);
     }
     CHECK(op_done(&first));
-    /* The marker came behind all of them, so all are here: several come per call. */
+    /* The marker came after all of them, so each call returns several. */
     for (int i = 0; i < MANY; i++) {
         if (!host_next_within(&arrival, 0)) {
             calls++;

@@ -14,7 +14,7 @@ enum { POSTERS = 4, ROUNDS = 150, WINDOW = 8 };
 static struct bmi_method_addr *peer;
 static atomic_bool stop;
 
-/* Waits without testing: another thread's testcontext reports it. */
+/* Waits without testing: another thread's testcontext reports the completion. */
 static void await(struct op *op)
 {
     const struct timespec pause = {.tv_nsec = 200 * 1000};
@@ -76,7 +76,7 @@ static void *exchange(void *argument)
     return NULL;
 }
 
-/* Receives without a message, cancelled at once from this thread. */
+/* Cancels receives without a message, right after this thread has posted them. */
 static void *cancel_away(void *nothing)
 {
     char buffer[64];
@@ -95,7 +95,7 @@ static void *cancel_away(void *nothing)
     return NULL;
 }
 
-/* Unexpected messages from a thread of its own; the other side counts them. */
+/* Sends unexpected messages from a thread of its own; the other side counts them. */
 enum { BURST = 200 };
 
 static void *send_burst(void *nothing)
@@ -111,7 +111,7 @@ static void *send_burst(void *nothing)
     return NULL;
 }
 
-/* Reads that any thread may do at any time. */
+/* Makes the read-only calls that any thread may make at any time. */
 static void *ask_around(void *nothing)
 {
     while (!atomic_load(&stop)) {
@@ -144,7 +144,7 @@ static void everything_at_once(struct side *side)
         CHECK_THAT(pthread_join(posters[i], NULL), ==, 0);
     CHECK_THAT(pthread_join(canceller, NULL), ==, 0);
     CHECK_THAT(pthread_join(burster, NULL), ==, 0);
-    /* The other side's burst: two pumpers may queue it in either order, but all of it. */
+    /* Two pumpers may take the other side's burst in either order, but all of it must come. */
     {
         bool seen[BURST] = {false};
 
@@ -159,7 +159,7 @@ static void everything_at_once(struct side *side)
             arrival_free(&arrival);
         }
     }
-    pair_sync(side); /* the other side may still need our pumping */
+    pair_sync(side); /* the other side may still need this side to poll */
     atomic_store(&stop, true);
     for (int i = 0; i < 2; i++)
         CHECK_THAT(pthread_join(pumpers[i], NULL), ==, 0);
@@ -211,7 +211,7 @@ static void race_server(struct side *side)
 
         CHECK(arrival.tag >= 0 && arrival.tag < RACERS);
         memcpy(&number, arrival.buffer, 8);
-        CHECK_THAT(number, ==, next[arrival.tag]); /* each thread's own order */
+        CHECK_THAT(number, ==, next[arrival.tag]); /* in the order of each thread */
         next[arrival.tag]++;
         arrival_free(&arrival);
     }
@@ -266,10 +266,10 @@ static void two_sleepers(struct side *side)
     for (int c = 0; c < 2; c++) {
         CHECK_THAT(pthread_create(&sleepers[c], NULL, sleep_in_context, (void *)(intptr_t)c),
                    ==, 0);
-        pause_ms(100); /* asleep: the first polls for both, and has to wake the second */
+        pause_ms(100); /* asleep: the first thread polls for both, and has to wake the second */
     }
     for (int c = 1; c >= 0; c--) {
-        deadline_t deadline = deadline_in(4000); /* half the idle time: lost means late */
+        deadline_t deadline = deadline_in(4000); /* half the idle time: a lost wake-up would take longer */
 
         tell(side, "send", c);
         while (!atomic_load(&woken[c])) {
@@ -338,14 +338,14 @@ static void takes_post(struct side *side)
 
 /* ---- a post to oneself wakes the thread that waits ---- */
 
-/* The other end of the call to `peer`. */
+/* The called end of a call to oneself; `peer` is the other. */
 static struct bmi_method_addr *called;
 
 static void *post_to_self(void *unexpected)
 {
     struct op send = {.context = 1};
 
-    pause_ms(150); /* the other one is asleep */
+    pause_ms(150); /* the other thread is asleep */
     if (unexpected != NULL)
         CHECK_THAT(op_send_unexpected(&send, peer, "1234567", 8, 4), ==, 1);
     else

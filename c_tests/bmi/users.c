@@ -1,11 +1,11 @@
 /*
  * Users of one machine: a process that is root when it initializes, and another user when it connects.
  *
- *     root ── initialize ── setuid ──► some user ── connect ──►  server: root, another user, or one that
- *                 `── seteuid to and fro, a child of fork                was root itself
+ *     root ── initialize ── setuid ──► some user ── connect ──►  server: root, another user, or a process
+ *                 `── seteuid and back, a child of fork                  that was root itself
  *
- * Over shared memory the kernel says who the other one is; it has to be said of now. Where shared memory is
- * refused, "auto" goes over tcp, and "local" nowhere.
+ * Over shared memory the kernel tells each side the other's user, which has to be the current one. If shared
+ * memory is refused, "auto" goes over tcp, and "local" fails.
  */
 #include "../support/pair.h"
 #include "../support/wait_children.h"
@@ -17,7 +17,7 @@
 
 enum { TAG = 5 };
 
-/* ---- no shared memory: what a security module does, and a process that does not say who it is ---- */
+/* ---- no shared memory: a security module forbids it, or a process sends no credentials ---- */
 
 static bool no_local_sockets, no_credentials;
 
@@ -58,7 +58,7 @@ static void prepare(const struct side *side)
 
 /* ---- roles ---- */
 
-/* Every peer that says hello, until the other side of the line has done with it. */
+/* Accepts every peer that says hello, until the other side sends a note. */
 static void greets(struct side *side, int endpoint)
 {
     tell(side, "endpoint", endpoint);
@@ -107,13 +107,13 @@ static void client_that_was_root(struct side *side)
     become_for_good(SOME_USER);
     server = host_lookup_endpoint(endpoint);
     pair_hello(server);
-    /* And once more. */
+    /* A second time. */
     host_drop(server);
     pair_hello(host_lookup_endpoint(endpoint));
     pair_part(side);
 }
 
-/* A server that calls another. */
+/* A server that calls another server. */
 static void caller_that_was_root(struct side *side)
 {
     int endpoint = (int)hear(side, "endpoint");
@@ -155,7 +155,7 @@ static void client_with_a_child(struct side *side)
     pair_part(side);
 }
 
-/* ---- to and fro, between the connect and the answer ---- */
+/* ---- seteuid and back, between the connect and the answer ---- */
 
 static void client_to_and_fro(struct side *side)
 {
@@ -177,7 +177,7 @@ static void client_to_and_fro(struct side *side)
     op_sent(&request[1]);
     tell(side, "sent", 0);
     pair_hear(side, "stop");
-    /* As which a leak checker may look at this process. */
+    /* The user as whom a leak checker may look at this process. */
     become_for_now(0);
     host_stop();
 }
@@ -211,7 +211,7 @@ static void to_and_fro(struct world *world)
     child_end(client);
 }
 
-/* ---- local, and nothing else ---- */
+/* ---- local only ---- */
 
 static void unreached_server(struct side *side)
 {
@@ -223,7 +223,7 @@ static void unreached_server(struct side *side)
     host_stop();
 }
 
-/* A root process has become another user meanwhile. */
+/* The process was root, and has become another user meanwhile. */
 static void reaches_no_peer(struct side *side)
 {
     struct bmi_method_addr *server;

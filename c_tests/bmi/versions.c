@@ -1,11 +1,11 @@
 /*
- * A peer of version 8 as it was, kept in bytes, and later versions that are made of it.
+ * A peer of version 8, kept as bytes, and later versions made from it.
  *
  *     director ── preamble, Connect, a request ──► server ── Reply, the echo ──►     over TCP, the Unix socket, UDP
- *              ── the same of version 9, 60000, ... ──►      a Reply that refuses, where version 8 reads it
+ *              ── the same of version 9, 60000, ... ──►      a Reply that rejects, where version 8 reads it
  *              ◄── Connect ── "caller", a real client; Reply ──►
  *
- * The bytes are written down from docs/wire-format.md and docs/dgram.md, and stay as they are when the version changes.
+ * The bytes follow docs/wire-format.md and docs/dgram.md, and do not change when the version does.
  */
 #include "../support/datagram.h"
 #include "../support/log.h"
@@ -21,8 +21,8 @@ enum {
     KIND_REPLY = 2,
     KIND_EAGER = 3,
     KIND_DISCONNECT = 10,
-    OTHER_VERSION = 2, /* a Reply's status */
-    /* In a packet, header and hello. */
+    OTHER_VERSION = 2, /* status in a Reply */
+    /* Offsets in a packet: header and hello. */
     LENGTH_AT = 4,
     WORD_AT = 8,
     STATUS_AT = 20,
@@ -35,13 +35,13 @@ enum {
     GREETING_AT = WIRE_HEADER + WIRE_HELLO,
     OUR_ID_AT = GREETING_AT + 4,
     MESSAGE_MAX = 4096,
-    LOCAL_VERSION_AT = 8, /* in a message of shared memory */
+    LOCAL_VERSION_AT = 8, /* in a control message of shared memory */
     LOCAL_NUMBER_AT = 16,
     FIRST_NUMBER = 7,
     KEPT_NUMBER = 2999,
     HELLO_SIZE = DATAGRAM_HEADER + DATAGRAM_GREETING,
-    DATA_LINKS = 1, FABRIC_RDM = 4, /* features */
-    CALLS = 2, /* before a client gives up a peer that cuts it off */
+    DATA_LINKS = 1, FABRIC_RDM = 4, /* feature bits */
+    CALLS = 2, /* attempts of a client before it gives up a peer that closes its calls */
     TAG = 5,
     OUR_ID = 0x345,
 };
@@ -136,7 +136,7 @@ static void open_session(struct link *link)
     link->wanted = get32(in + AT_NUMBER);
 }
 
-/* Of the endpoint with that number, which over shared memory has to be said here, too. */
+/* Opens a link as the endpoint with that number; over shared memory the link's first message carries it, too. */
 static struct link open_link(const struct stage *stage, int way, uint64_t number)
 {
     struct link link = {.way = way};
@@ -188,7 +188,7 @@ static void say(struct link *link, const unsigned char *packet, size_t size)
     datagram_say(link->fd, out, DATAGRAM_HEADER + size);
 }
 
-/* The next packet, header and body; 0 when the link has ended. */
+/* Receives a packet, header and body; returns its size, or 0 if the link has ended. */
 static size_t hear_packet(struct link *link, unsigned char in[MESSAGE_MAX])
 {
     unsigned char datagram[MESSAGE_MAX];
@@ -206,7 +206,7 @@ static size_t hear_packet(struct link *link, unsigned char in[MESSAGE_MAX])
         struct timeval time = {.tv_sec = WAIT_MS / 1000};
         ssize_t count;
 
-        /* Doorbells and words about memory are shorter than a packet. */
+        /* Wake-ups and messages about memory are shorter than a packet. */
         setsockopt(link->fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
         do
             count = recv(link->fd, in, MESSAGE_MAX, 0);
@@ -232,7 +232,7 @@ static size_t hear_packet(struct link *link, unsigned char in[MESSAGE_MAX])
 
 /* ---- a conversation ---- */
 
-/* Is answered with that status in a Reply whose header and first 32 bytes of hello are where version 8 has them. */
+/* Checks for a Reply with that status, whose header and first 32 bytes of hello are where version 8 has them. */
 static void is_answered(struct link *link, unsigned char in[MESSAGE_MAX], unsigned status)
 {
     size_t size = hear_packet(link, in);
@@ -249,7 +249,7 @@ static void is_answered(struct link *link, unsigned char in[MESSAGE_MAX], unsign
     CHECK_THAT(get16(in + OLDEST_AT), <=, 8);
 }
 
-/* Comes as that Connect says, and has a request served. */
+/* Connects with those bytes, and has a request served. */
 static void is_served(const struct stage *stage, int way, unsigned char *connect, size_t size)
 {
     struct link link = open_link(stage, way, KEPT_NUMBER);
@@ -261,7 +261,7 @@ static void is_served(const struct stage *stage, int way, unsigned char *connect
     say(&link, connect, size);
     is_answered(&link, in, 0);
     CHECK_THAT(get32(in + NUMBER_AT), ==, stage->endpoint);
-    /* Whatever it offers, the kept peer does not read it. */
+    /* The server offers features that the kept peer does not read. */
     unsigned links = way == WAY_TCP || way == WAY_DGRAM ? DATA_LINKS : 0;
     CHECK_THAT(get32(in + FEATURES_AT) & ~(unsigned)FABRIC_RDM, ==, links);
     CHECK(way == WAY_TCP || (get32(in + FEATURES_AT) & FABRIC_RDM) == 0);
@@ -301,7 +301,7 @@ static void is_refused(const struct stage *stage, int way, int which)
 {
     struct link link = open_link(stage, way, 3000 + (uint64_t)which);
     unsigned char connect[sizeof kept], in[MESSAGE_MAX];
-    /* All of it, or what all versions have. */
+    /* All of it, or the part that all versions have. */
     size_t size = which % 2 == 0 ? sizeof kept : WIRE_HEADER + 32;
 
     memcpy(connect, kept, sizeof kept);
@@ -315,7 +315,7 @@ static void is_refused(const struct stage *stage, int way, int which)
     close(link.fd);
 }
 
-/* A preamble, Hello or first datagram of another version: the answer says the server's. */
+/* Sends a preamble, Hello or first datagram of another version: the answer names the server's. */
 static void says_another_version(const struct stage *stage, int way)
 {
     unsigned char out[MESSAGE_MAX], in[MESSAGE_MAX];
@@ -350,7 +350,7 @@ static void says_another_version(const struct stage *stage, int way)
     close(link.fd);
 }
 
-/* An echo server that tells how often its log has spoken of another version. */
+/* An echo server that reports how often its log has named another version. */
 static void logging_server(struct side *side)
 {
     log_take();
@@ -384,13 +384,13 @@ static void come_as_others(struct world *world)
 
         memcpy(connect, kept, size);
         is_served(&stage, way, connect, size);
-        connect[1] = 0x5a; /* the second byte, which says nothing */
+        connect[1] = 0x5a; /* the second byte has no meaning */
         is_served(&stage, way, connect, size);
         for (int i = 0; i < REFUSED; i++)
             is_refused(&stage, way, i);
         says_another_version(&stage, way);
         check_good(&stage);
-        /* Version 9, which understands 8: all features, a longer greeting, and bytes behind it. */
+        /* Version 9, which also understands 8: all features, a longer greeting, and bytes behind it. */
         memcpy(connect, kept, size);
         wire_put(connect + VERSION_AT, 9, 2);
         wire_put(connect + FEATURES_AT, UINT32_MAX, 4);
@@ -408,7 +408,7 @@ static void come_as_others(struct world *world)
     child_end(stage.server);
 }
 
-/* ---- the kept peer is called ---- */
+/* ---- a client calls the kept peer ---- */
 
 static void caller(struct side *side)
 {
@@ -460,7 +460,8 @@ static int listen_for_datagrams(int port)
     return fd;
 }
 
-/* Answers a call over datagrams as another version does. Returns its cookie: a Hello may come again before the answer. */
+/* Answers a call over datagrams as another version does. Returns the call's cookie, because a Hello may be
+ * repeated before the answer. */
 static uint64_t refuse_datagram(int fd)
 {
     unsigned char in[MESSAGE_MAX], out[DATAGRAM_HEADER];
@@ -480,7 +481,8 @@ static uint64_t refuse_datagram(int fd)
     return cookie;
 }
 
-/* A real client calls, is answered so, and what it asks is answered, too. Over "dgram" it calls that way first. */
+/* A real client calls, gets this answer, and then an answer to its request. Over "dgram" it calls with datagrams
+ * first. */
 static void answer_as(struct world *world, unsigned version, unsigned oldest, unsigned status, size_t size, int code)
 {
     unsigned char in[MESSAGE_MAX], out[MESSAGE_MAX];
@@ -533,7 +535,7 @@ static void answer_as(struct world *world, unsigned version, unsigned oldest, un
     child_end(client);
 }
 
-/* A real client calls, and each time reads another version before it is answered. */
+/* A real client calls, and each time reads another version instead of an answer. */
 static void answer_in_another_version(struct world *world)
 {
     unsigned char in[MESSAGE_MAX], out[sizeof preamble];

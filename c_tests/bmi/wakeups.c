@@ -1,13 +1,13 @@
 /*
- * Costs of sleeping and waking: system calls, counted by strace (without it: skipped).
+ * Costs of sleeping and waking: system calls, counted by strace (without strace the test is skipped).
  *
  *     server:  asleep in testcontext  ◄── request ──  client:  asleep in testcontext
  *              1 ms of work           ─── reply ───►           1 ms of work
  *
- * Each message meets a sleeper, so that an exchange is two wake-ups. With workers, the server is made
+ * Each message finds its receiver asleep, so that an exchange is two wake-ups. With workers, the server is built
  * like OrangeFS's: one thread in testunexpected and testcontext, others that post the replies.
  *
- * Not counted: what the two do themselves, that is sleeping, and handing requests to workers.
+ * Not counted: the sides' own calls, which are sleeping and handing requests to workers.
  */
 #include "../support/pair.h"
 
@@ -16,18 +16,18 @@
 
 enum { ROUNDS = 200, WARM = 20, WORKERS = 2, REQUEST = 120, REPLY = 40, IDLE_MS = 500 };
 
-/* Of the pipe that requests are handed over through: strace shows the numbers. */
+/* Descriptors of the pipe that hands requests over: strace shows the numbers. */
 enum { TAKE_FD = 500, GIVE_FD = 501 };
 
-/* System calls of a wake-up, both sides together, without those that depend on how long it takes: the helper's,
- * which ticks and looks at a descriptor then, and of threads that meet at the lock. A wake-up with one call more is
- * beyond them on any machine; rounds that come with time are not. */
+/* Limit of system calls per wake-up, both sides together. It leaves out calls that depend on the time a wake-up
+ * takes: the helper's ticks and its looks at a descriptor, and threads that wait for the lock. One call more per
+ * wake-up exceeds the limit on any machine; calls per unit of time do not. */
 static const struct most {
     const char *port;
     double calls;
 } most[] = {{"local", 4.0}, {"tcp", 4.5}};
 
-/* ---- futex calls of this process that the library makes, which go through here ---- */
+/* ---- futex calls that the library makes in this process: they go through this function ---- */
 
 static atomic_int futex_calls;
 
@@ -66,7 +66,7 @@ static void reply(struct bmi_method_addr *client)
     if (!replies_at_once)
         pause_ms(1);
     CHECK(send != NULL);
-    /* So short that it is complete at once. */
+    /* A message this short completes at once. */
     CHECK_THAT(op_send(send, client, bytes, sizeof bytes, 7), ==, 1);
     free(send);
 }
@@ -136,7 +136,7 @@ static void client(struct side *side)
             mark("/counted/begin");
         pause_ms(1);
         CHECK_THAT(op_recv(&receive, server, answer, sizeof answer, 7), ==, 0);
-        /* Before the session has moved to a fabric, a request may have to wait. */
+        /* Until the session has moved to a fabric, a request may have to wait. */
         CHECK_THAT(op_send_unexpected(&send, server, request, sizeof request, 1), >=, round < 0 ? 0 : 1);
         UNTIL (op_done(&receive) && op_done(&send))
             host_testcontext(8, 0, IDLE_MS);
@@ -174,7 +174,8 @@ static void note_call(struct tally *tally, const char *name, int length)
     tally->calls++;
 }
 
-/* 1 for a call that counts as one of a wake-up, 0 for one that comes with time, -1 for a tick, which has an fstat. */
+/* Returns 1 for a call of a wake-up, 0 for one that depends on time, and -1 for the ppoll of a tick, which cancels
+ * the tick's fstat. */
 static int share(const char *name)
 {
     if (strcmp(name, "futex") == 0)
@@ -192,7 +193,7 @@ static bool is_ours(const char *call)
     return false;
 }
 
-/* Adds what lies between the two marks. */
+/* Counts the calls between the two marks. */
 static void count(struct tally *tally, const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -210,7 +211,7 @@ static void count(struct tally *tally, const char *path)
             continue;
         if (strstr(call, "\"/counted/") != NULL)
             marks++;
-        /* Neither the rest of a call that was shown before, nor a signal. */
+        /* Skips the rest of a call that was shown before, and signals. */
         else if (marks == 1 && *call >= 'a' && *call <= 'z' && !is_ours(call))
             note_call(tally, call, (int)strcspn(call, "("));
     }
@@ -224,7 +225,7 @@ static struct child *spawn_traced(struct world *world, const char *role, char *p
     struct child *child;
 
     snprintf(path, size, "/tmp/mx-wakeups-%d-%s", (int)getpid(), role);
-    /* The tracer is the grandchild, so that the side keeps its place. */
+    /* The tracer is the grandchild, so that the side keeps its process id. */
     snprintf(wrap, sizeof wrap, "strace -D -f -qq -s 16 -o %s", path);
     setenv("C_TESTS_WRAP", wrap, 1);
     child = spawn(world, role);
@@ -274,8 +275,8 @@ static void exchange(struct world *world)
             CHECK(steady <= most[i].calls);
 }
 
-/* Not traced, for that makes each call take long, with whatever lock is held meanwhile. The fewest of three tries count:
- * on a busy machine a thread may lose its processor within the lock, and the others wait for it. */
+/* Not under strace, which makes each call take long, whatever lock is held meanwhile. The fewest of three tries
+ * count: on a busy machine a thread may lose its processor while it holds the lock, and the others wait. */
 static void exchange_at_once(struct world *world)
 {
     double fewest = ROUNDS;

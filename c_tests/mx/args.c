@@ -1,6 +1,7 @@
 /*
- * Unusual arguments that are answered, and lists that are refused: nothing is posted. Every row of myriexpress(3),
- * UNUSUAL ARGUMENTS, is called here; every wrong argument of every function in myriexpress/tests/arguments.rs.
+ * Unusual arguments that are accepted, and lists that are rejected: nothing is posted. Every row of
+ * myriexpress(3), UNUSUAL ARGUMENTS, is called here; every wrong argument of every function in
+ * myriexpress/tests/arguments.rs.
  *
  * Failures to open, connect or resolve are in lifecycle.c, connect.c and names.c.
  */
@@ -25,7 +26,7 @@ static void set_up(void)
     pending = receive(ep, buffer, sizeof buffer, 0x9999, EXACTLY);
 }
 
-/* Outputs are as they were, and so are the endpoint and its receive. */
+/* Checks that outputs, the endpoint and its receive are unchanged. */
 static void take_down(void)
 {
     mx_request_t peeked = NULL;
@@ -46,7 +47,7 @@ static void take_down(void)
 
 /* ---- outputs ---- */
 
-/* Those that a caller need not ask for, and pointers that need not be there. */
+/* Outputs that a caller need not ask for, and pointers that may be NULL. */
 static void outputs_left_out(struct side *side)
 {
     mx_param_t params[65];
@@ -74,7 +75,7 @@ static void outputs_left_out(struct side *side)
     OK(mx_decompose_endpoint_addr2(me, NULL, NULL, NULL));
     REFUSED(mx_decompose_endpoint_addr(me, (void *)1, NULL), MX_FAILURE); /* misaligned */
 
-    /* A send whose end is not asked for, and a probe whose answer is yes or no. */
+    /* A send without an output for its request, and a probe without a status. */
     OK(mx_iprobe(ep, 0x4711, EXACTLY, NULL, &result));
     CHECK_THAT(result, ==, 0);
     OK(mx_probe(ep, 20, 0x4711, EXACTLY, NULL, &result));
@@ -97,7 +98,7 @@ static void outputs_left_out(struct side *side)
         OK(mx_progress(ep));
     result = 77;
 
-    /* No parameters, of which there may be a list or none, and more than anyone has. */
+    /* Without parameters the list may be NULL or anything; NULL, too long or unknown lists are rejected. */
     OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &third));
     OK(mx_close_endpoint(third));
     memset(params, 0x5a, sizeof params);
@@ -112,7 +113,7 @@ static void outputs_left_out(struct side *side)
             MX_BAD_PARAM_NAME);
     CHECK(third == other);
 
-    /* Any board, however it is not named. */
+    /* A NULL pointer or a length of 0 stands for no certain board. */
     OK(mx_get_info(ep, MX_NIC_COUNT, NULL, 8, &count, 4));
     CHECK(count != 77);
     OK(mx_get_info(ep, MX_NIC_COUNT, &count, 0, &count, 4));
@@ -132,7 +133,7 @@ static void outputs_left_out(struct side *side)
     OK(mx_wakeup(ep)); /* no thread waits */
     CHECK(strcmp(mx_strerror(4711), mx_strerror(4712)) == 0);
     CHECK(strcmp(mx_strstatus(4711), mx_strstatus(4712)) == 0);
-    /* NULL is the handler that there is from the beginning. */
+    /* NULL restores the default handler. */
     CHECK(mx_set_error_handler(NULL) == note_error);
     CHECK(mx_set_error_handler(note_error) == MX_ERRORS_ARE_FATAL);
     take_down();
@@ -177,7 +178,7 @@ static void bad_segments(struct side *side)
     every_post(list, 256, MX_BAD_SEG_MEM);
     list[0].segment_ptr = NULL;
     every_post(list, 1, MX_BAD_SEG_MEM);
-    /* Together more than a message can have; nothing of it is looked at. */
+    /* Together more than a message can have; the library reads none of it. */
     for (int i = 0; i < 256; i++)
         list[i] = (mx_segment_t){buffer, UINT32_MAX};
     every_send(list, 256, MX_BAD_SEG_LIST);
@@ -186,11 +187,11 @@ static void bad_segments(struct side *side)
     take_down();
 }
 
-/* Sends what `list` has to this endpoint, and to it what `list` has room for. */
+/* Sends the segments of `out` to this endpoint, and receives into those of `in`. */
 static void to_oneself(mx_segment_t *out, uint32_t out_count, mx_segment_t *in, uint32_t in_count,
                        size_t size)
 {
-    /* First the receive, then the message, and the other way round; each kind of send. */
+    /* The receive first, then the message first; with each kind of send. */
     for (int turn = 0; turn < 4; turn++) {
         bool early = turn % 2 == 1;
         mx_request_t sent = NULL, received = NULL;
@@ -205,7 +206,7 @@ static void to_oneself(mx_segment_t *out, uint32_t out_count, mx_segment_t *in, 
     }
 }
 
-/* No bytes, however they are named, and more room than any message needs. */
+/* Empty messages in every notation, and receives that are larger than any message. */
 static void unusual_segments(struct side *side)
 {
     static mx_segment_t most[256];
@@ -240,7 +241,7 @@ static void unusual_segments(struct side *side)
     take_down();
 }
 
-/* ---- no bytes, between two processes ---- */
+/* ---- empty messages between two processes ---- */
 
 enum { WAYS = 4 };
 
@@ -279,7 +280,7 @@ static void nothing_both_ways(struct side *side)
     pair_close(&pair);
 }
 
-/* ---- what is refused for good ---- */
+/* ---- permanent rejections ---- */
 
 static void matched(void *context, uint64_t bits, int length)
 {

@@ -1,13 +1,14 @@
 /*
- * A C bmi_mx beside ours: its handshake and messages, written from docs/hosts.md over libmyriexpress.
+ * A C bmi_mx beside this project's method: its handshake and messages, written from docs/hosts.md over
+ * libmyriexpress.
  *
  *     side "ours"                                side "theirs"
- *       BMI server ◄─ CONN_REQ, CONN_ACK ─► c_method: one peer, on whichever side a call began
+ *       BMI server ◄─ CONN_REQ, CONN_ACK ─► c_method: one peer, whichever side called
  *                  ◄── UNEXPECTED, EXPECTED ──►
  *
  * Either side calls first, or both at once: each request is answered, under one peer's ids.
  *
- * Knows nothing of: what a method does beside that.
+ * Knows nothing of: the rest of a method.
  */
 #include "../support/host.h"
 #include "../support/op.h"
@@ -42,7 +43,7 @@ struct c_method {
     mx_endpoint_t ep;
     mx_endpoint_addr_t peer;
     bool has_peer;
-    uint64_t tx_id; /* the peer's number of us; 0 until it has said it */
+    uint64_t tx_id; /* the peer's number of this method; 0 until it is known */
 };
 
 static void method_open(struct c_method *method)
@@ -52,7 +53,7 @@ static void method_open(struct c_method *method)
     OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, BMI_KEY, NULL, 0, &method->ep));
 }
 
-/* ICON_REQ, ICON_ACK: a peer has one address, on whichever side a connect began. */
+/* ICON_REQ, ICON_ACK: a peer has one address, whichever side has connected. */
 static void method_connect(struct c_method *method, uint32_t endpoint)
 {
     mx_endpoint_addr_t address;
@@ -79,7 +80,7 @@ static void method_requests(struct c_method *method, uint32_t endpoint)
     method_says(method, CONN_REQ, name, sizeof name);
 }
 
-/* Takes a message of that type, if one has come. */
+/* Receives a message of that type, if one has come. */
 static bool method_takes(struct c_method *method, uint64_t type, mx_status_t *status, void *body)
 {
     uint32_t there = 0;
@@ -93,7 +94,7 @@ static bool method_takes(struct c_method *method, uint64_t type, mx_status_t *st
     return true;
 }
 
-/* Handles what comes of the handshake. */
+/* Handles the messages of the handshake. */
 static void method_handshake(struct c_method *method)
 {
     static char body[LARGEST];
@@ -123,7 +124,7 @@ static void method_is_ready(struct c_method *method)
     }
 }
 
-/* Sends requests and takes their answers; the ids are those of the peer as it is now. */
+/* Sends requests and receives their answers, with the peer's current ids. */
 static void method_asks(struct c_method *method)
 {
     static char answer[LARGEST];
@@ -150,7 +151,7 @@ static void method_asks(struct c_method *method)
     }
 }
 
-/* Answers as many requests of the peer's. */
+/* Answers that many requests of the peer. */
 static void method_answers(struct c_method *method)
 {
     static char body[LARGEST];
@@ -215,7 +216,7 @@ static void ours_asks(struct bmi_method_addr *peer)
 
 enum { THEY_CALL_FIRST, WE_CALL_FIRST };
 
-/* One after the other: the second call finds the peer of the first one. */
+/* One call after the other: the second one finds the peer of the first. */
 static void ours(struct side *side)
 {
     int endpoint = host_start_server();
@@ -259,7 +260,7 @@ static void theirs(struct side *side)
     party_close(method.ep);
 }
 
-/* At the same instant: with new lives each time. */
+/* Both call at the same instant, with new lives each time. */
 static void ours_at_once(struct side *side)
 {
     for (int round = 0; round < ROUNDS; round++) {

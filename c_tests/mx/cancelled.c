@@ -1,5 +1,6 @@
 /*
- * Threads that are cancelled while they are in a call (support/workers.h); then this one exchanges a message.
+ * Threads that are cancelled (pthread_cancel) while they are in a call (support/workers.h); then the main thread
+ * exchanges a message.
  */
 #include "support/party.h"
 
@@ -7,7 +8,7 @@
 
 enum { IDLE_MS = 40 };
 
-/* Bits that nothing is sent with. */
+/* Match bits without a message. */
 #define UNUSED UINT64_C(0x77)
 
 /* State of each thread. */
@@ -17,7 +18,7 @@ static struct {
     char in;
 } threads[WORKERS];
 
-/* ---- what they do ---- */
+/* ---- the calls that are cancelled ---- */
 
 static void waits(int number)
 {
@@ -60,7 +61,7 @@ static void opens(int number)
     threads[number].own = NULL;
 }
 
-/* ---- and their end ---- */
+/* ---- rounds of cancellation ---- */
 
 static const work_fn works[] = {waits, waits_for_any, probes, posts, opens};
 
@@ -78,7 +79,7 @@ static void cancels(struct side *side)
 
             OK(mx_cancel(b, &threads[i].never, &result));
             CHECK_THAT(result, ==, 1);
-            /* It may have been closed already. */
+            /* The endpoint may have been closed already. */
             if (i < count && threads[i].own != NULL)
                 (void)mx_close_endpoint(threads[i].own);
             threads[i].own = NULL;

@@ -32,7 +32,7 @@ static mx_status_t iconnect(mx_endpoint_t ep, uint32_t id, uint32_t key)
     return status;
 }
 
-/* A free endpoint id of our block. */
+/* Returns a free endpoint id of this program's block. */
 static uint32_t free_id(void)
 {
     mx_endpoint_t ep = open_any();
@@ -70,7 +70,7 @@ static void connects_are_refused(struct side *side)
     REFUSED(mx_iconnect(ep, NO_NIC, id, KEY, 1, NULL, &request), MX_NIC_NOT_FOUND);
     REFUSED(mx_iconnect(ep, TOO_LONG, id, KEY, 1, NULL, &request), MX_NIC_NOT_FOUND);
     CHECK(request == was);
-    /* Each failure is told to the handler with the code that mx_connect gives. */
+    /* The handler is told each failure with the code that mx_connect returns. */
     status = iconnect(ep, id, KEY + 1);
     STATUS_IS(status, MX_STATUS_BAD_KEY);
     CHECK(errors.count == 1 && errors.code == MX_BAD_CONNECTION_KEY);
@@ -88,9 +88,7 @@ static void connects_are_refused(struct side *side)
     party_close(ep);
 }
 
-/* ---- again ---- */
-
-/* ---- what an address says ---- */
+/* ---- contents of an address ---- */
 
 static void addresses_tell_who_it_is(struct side *side)
 {
@@ -110,16 +108,16 @@ static void addresses_tell_who_it_is(struct side *side)
     CHECK(nic == local_nic());
     CHECK_THAT(id, ==, pair.id);
     CHECK(own != session);
-    /* The source of a message says the same. */
+    /* The source of a message has the same contents. */
     request = send_to(pair.ep, pair.peer, &own, sizeof own, 1);
     status = succeed(pair.ep, receive(pair.ep, &again, sizeof again, 1, EXACTLY), sizeof again);
     CHECK(same_address(status.source, pair.peer));
-    CHECK_THAT(again, ==, session); /* what it says of itself */
+    CHECK_THAT(again, ==, session); /* the number that the peer sends as its own */
     succeed(pair.ep, request, sizeof own);
     pair_close(&pair);
 }
 
-/* The first message of programs of the time, so that they are called back. */
+/* First message of programs of that time, which named the sender so that it could be called back. */
 struct name {
     uint16_t nic_high16;
     uint16_t endpoint_id;
@@ -182,7 +180,7 @@ static void disconnect_ends_everything(struct side *side)
     void *context;
 
     OK(mx_set_endpoint_addr_context(to_b, large));
-    /* A message of b's lies here unexpected. */
+    /* An unexpected message of b waits here. */
     succeed(b, send_to(b, connect_to(b, id_of(a)), large, 100, 9), 100);
     probe_for(a, 9, EXACTLY);
     receiving = receive(a, in, 100, 10, EXACTLY);
@@ -197,7 +195,7 @@ static void disconnect_ends_everything(struct side *side)
     }
     OK(mx_iprobe(a, 9, EXACTLY, &status, &result));
     CHECK_THAT(result, ==, 0); /* thrown away */
-    /* The address is none any more. */
+    /* The address is no longer valid. */
     REFUSED(mx_set_endpoint_addr_context(to_b, large), MX_BAD_ENDPOINT);
     REFUSED(mx_get_endpoint_addr_context(to_b, &context), MX_BAD_ENDPOINT);
     REFUSED(mx_decompose_endpoint_addr(to_b, &nic, &id), MX_BAD_ENDPOINT);
@@ -205,7 +203,7 @@ static void disconnect_ends_everything(struct side *side)
     sends[2] = send_to(a, to_b, large, 10, 3);
     status = finish(a, sends[2]);
     STATUS_IS(status, MX_STATUS_ENDPOINT_UNREACHABLE);
-    /* A receive is from any peer, so it waits on; and a later connect starts afresh. */
+    /* A receive accepts any peer, so it keeps waiting; a later connect begins a new session. */
     CHECK(!is_done(a, &receiving, &status));
     OK(mx_iconnect(a, local_nic(), id_of(b), KEY, 0, NULL, &connecting));
     status = finish(a, connecting);
@@ -272,7 +270,7 @@ static void survivor(struct side *side)
         succeed(ep, send_to(ep, address, "message", 8, 1), 8);
         tell(side, "sent", 0);
         hear(side, "gone");
-        /* It is noticed, and what is sent then fails instead of reaching another peer. */
+        /* The restart is noticed, and later sends fail instead of reaching another peer. */
         for (deadline_t deadline = deadline_in(WAIT_MS);;) {
             mx_request_t request = ssend_to(ep, address, "message", 8, 2);
 
@@ -281,7 +279,7 @@ static void survivor(struct side *side)
                 break;
             CHECK(!deadline_over(deadline));
         }
-        /* Over some ports a process that was killed is merely silent: time is up. */
+        /* Over some ports a killed process is merely silent, and the send times out. */
         if (status.code != MX_STATUS_ENDPOINT_UNREACHABLE &&
             status.code != MX_STATUS_ENDPOINT_CLOSED &&
             !(status.code == MX_STATUS_TIMEOUT && life == 1 && death_is_silent()))
@@ -291,7 +289,7 @@ static void survivor(struct side *side)
     party_close(ep);
 }
 
-/* Connects to each life of a peer, without a call in between that could tell it of the end of the life before. */
+/* Connects to each life of a peer, without a call in between that could report the end of the life before. */
 static void connects_to_each_life(struct side *side)
 {
     mx_endpoint_t ep = party_open();
@@ -335,7 +333,7 @@ static void restarts(struct world *world)
 
 /* ---- both at once, and many ---- */
 
-/* One that may not use shared memory reaches, and is reached by, one that may. */
+/* An endpoint that may not use shared memory connects to one that may, and the reverse. */
 static void exchanges_both_ways(struct side *side)
 {
     struct pair pair = pair_open(side);
@@ -368,7 +366,7 @@ static void with_shared_memory(struct side *side)
 
 /* ---- reasons ---- */
 
-/* Something else listens there, and does not answer. */
+/* An unrelated program listens there, and does not answer. */
 static void says_no_process_only_where_there_is_none(struct side *side)
 {
     mx_endpoint_t ep = party_open();
@@ -391,7 +389,7 @@ static void says_no_process_only_where_there_is_none(struct side *side)
     party_close(ep);
 }
 
-/* Has room for one peer. */
+/* Accepts one peer only. */
 static void host_of_one(struct side *side)
 {
     mx_endpoint_t ep;
@@ -412,7 +410,7 @@ static void two_guests(struct side *side)
     mx_endpoint_addr_t address;
 
     connect_to(first, id);
-    /* Datagrams of those for whom there is no room are not answered. */
+    /* Over dgram, connects beyond the limit are not answered. */
     if (port_is("dgram"))
         REFUSED(mx_connect(second, local_nic(), id, KEY, 300, &address), MX_TIMEOUT);
     else

@@ -1,5 +1,5 @@
 /*
- * Fork: the parent goes on, or the child does, with the same endpoint.
+ * fork: the parent or the child goes on with the same endpoint.
  *
  *     parent   init, open ── fork ── exchanges as before
  *                              └── child: MX_BUSY; mx_init, open, exchange; exit
@@ -15,7 +15,7 @@ static mx_endpoint_t ep, other;
 static mx_endpoint_addr_t to_other;
 static mx_request_t pending;
 
-/* Runs `act` in a child of this process and waits for its good end. */
+/* Runs `act` in a child of this process and waits until it ends with 0. */
 static void in_a_child(void (*act)(void))
 {
     pid_t pid = fork();
@@ -64,7 +64,7 @@ static void uses_what_is_not_its(void)
     REFUSED(mx_get_endpoint_addr(ep, &address), MX_BUSY);
     REFUSED(mx_decompose_endpoint_addr(to_other, &nic, &id), MX_BUSY);
     REFUSED(mx_wakeup(ep), MX_BUSY);
-    /* Only the first has waited for the parent. */
+    /* Only the first call has waited for the parent. */
     CHECK_THAT(now_ms() - began, <, 1000 * slower());
     OK(mx_context(&request, &context));
     CHECK(result == 77 && request == pending && context != NULL);
@@ -83,7 +83,7 @@ static void opens_its_own(void)
     exchange(own, address_of(own), own, 1000, 5);
     OK(mx_close_endpoint(ep));
     REFUSED(mx_progress(ep), MX_BAD_ENDPOINT);
-    /* A parent is a peer like any other. */
+    /* The parent is a peer like any other. */
     to_parent = connect_to(own, (uint32_t)atoi(getenv("PARENT")));
     succeed(own, send_to(own, to_parent, "from child", 10, 0x40), 10);
     OK(mx_close_endpoint(own));
@@ -92,8 +92,8 @@ static void opens_its_own(void)
     REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
 }
 
-/* By exit(), with the parent's endpoints in its memory. The leak checker takes what belongs to the
- * parent's other threads, which a child does not have, for lost. */
+/* Ends by exit(), with the parent's endpoints in memory. A leak checker would report memory of the parent's other
+ * threads, which a child does not have. */
 static void leave(void)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -145,7 +145,7 @@ static void a_child_is_born(struct side *side)
 
     ep = party_open();
     other = open_any();
-    OK(mx_close_endpoint(open_any())); /* a place that is empty at the fork is the parent's too */
+    OK(mx_close_endpoint(open_any())); /* leaves an empty place in the table at the fork */
     to_other = connect_to(ep, id_of(other));
     pending = receive(ep, in, sizeof in, 0x40, EXACTLY);
     snprintf(text, sizeof text, "%u", id_of(ep));
@@ -160,7 +160,7 @@ static void a_child_is_born(struct side *side)
     party_close(ep);
 }
 
-/* ---- a handler that forks, and comes back in both ---- */
+/* ---- a handler that forks, and returns in both processes ---- */
 
 static pid_t forked;
 
@@ -171,7 +171,7 @@ static mx_unexp_handler_action_t forks(void *context, mx_endpoint_addr_t source,
     return MX_RECV_CONTINUE;
 }
 
-/* The parent's call goes on; in the child the message is gone, and the endpoint is in use. */
+/* The parent's call goes on; in the child the message is lost, and the endpoint works. */
 static void the_handler_forks(struct side *side)
 {
     mx_status_t status;
@@ -191,7 +191,7 @@ static void the_handler_forks(struct side *side)
     party_close(ep);
 }
 
-/* The last a process does with an endpoint is to fork, and its child lives on. */
+/* The process forks and exits; its child lives on. */
 static void the_parent_dies_first(struct side *side)
 {
     struct pair pair = pair_open(side);
@@ -200,7 +200,7 @@ static void the_parent_dies_first(struct side *side)
     if (pair.id > pair.peer_id) {
         char last;
 
-        /* The peer notices that we go, although a child of ours holds copies of everything. */
+        /* The peer notices the exit, although a child holds copies of everything. */
         succeed(pair.ep, receive(pair.ep, &last, 1, 1, EXACTLY), 1);
         for (deadline_t deadline = deadline_in(WAIT_MS);;) {
             mx_status_t status = finish(pair.ep, ssend_to(pair.ep, pair.peer, NULL, 0, 2));
@@ -267,7 +267,7 @@ static void asks(mx_endpoint_t ep, mx_endpoint_addr_t to)
     }
 }
 
-/* The first ends, its child goes on with everything there was. */
+/* The parent ends, and its child continues with everything it had. */
 static void daemonizes(struct side *side)
 {
     struct pair pair = pair_open(side);

@@ -12,7 +12,7 @@
 
 enum { SMALL = 1000, LARGE = 300000, NOTED = 4096 };
 
-/* The calls of the handler, and its answer. */
+/* Recorded calls of the handler, and its answer. */
 static struct {
     atomic_int calls, inside, worst;
     mx_unexp_handler_action_t action;
@@ -21,7 +21,7 @@ static struct {
     bool had_data[NOTED];
     mx_endpoint_addr_t source[NOTED];
     void *context;
-    uint64_t check_pattern; /* data must be this pattern, if not 0 */
+    uint64_t check_pattern; /* seed of the pattern to check; 0: none */
     void (*act)(mx_endpoint_addr_t source, uint64_t bits, uint32_t length, void *data);
 } seen;
 
@@ -61,7 +61,7 @@ static void await_calls(int calls)
     CHECK_THAT(seen.calls, ==, calls);
 }
 
-/* ---- what it is told ---- */
+/* ---- arguments of the handler ---- */
 
 static void is_told_of_messages(struct side *side)
 {
@@ -77,7 +77,7 @@ static void is_told_of_messages(struct side *side)
     OK(mx_register_unexp_handler(b, handler, &token));
     fill(out, LARGE, 6);
     seen.check_pattern = 6;
-    /* Not of one that has a receive. */
+    /* Not called for a message with a posted receive. */
     posted = receive(b, in, SMALL, 99, EXACTLY);
     succeed(a, send_to(a, to_b, out, SMALL, 99), SMALL);
     succeed(b, posted, SMALL);
@@ -90,13 +90,13 @@ static void is_told_of_messages(struct side *side)
         CHECK(seen.context == &token);
         OK(mx_decompose_endpoint_addr(seen.source[i], &nic, &id));
         CHECK_THAT(id, ==, id_of(a));
-        /* Data of one that travels at once; not of one that is not there yet. */
+        /* With the data of eager messages; without the data of announced ones. */
         if (i == 1 || i == 2)
             CHECK(seen.had_data[i]);
         if (i == 4)
             CHECK(!seen.had_data[i]);
     }
-    /* It went on as unexpected. */
+    /* The messages stayed unexpected afterwards. */
     for (int i = 0; i < 5; i++) {
         OK(mx_iprobe(b, (uint64_t)i, EXACTLY, &status, &result));
         CHECK_THAT(result, ==, 1);
@@ -105,7 +105,7 @@ static void is_told_of_messages(struct side *side)
         succeed(a, requests[i], sizes[i]);
     }
     CHECK_THAT(seen.calls, ==, 5);
-    /* Without it, messages are unexpected as ever. */
+    /* Without a handler, messages are unexpected as before. */
     OK(mx_register_unexp_handler(b, NULL, NULL));
     succeed(a, send_to(a, to_b, out, SMALL, 50), SMALL);
     probe_for(b, 50, EXACTLY);
@@ -135,7 +135,7 @@ static void finishes_messages_off(struct side *side)
                               : send_to(a, to_b, out, sizes[i], (uint64_t)i);
         await_calls(i + 1);
         status = finish(a, request);
-        /* Those who wait for the receiver hear that nothing of it was taken. */
+        /* Senders that wait for the receiver learn that no byte was received. */
         if (sizes[i] > 0 && (synchronous || sizes[i] > 32768)) {
             STATUS_IS(status, MX_STATUS_TRUNCATED);
             CHECK_THAT(status.xfer_length, ==, 0);
@@ -151,7 +151,7 @@ static void finishes_messages_off(struct side *side)
     fenced_free(out);
 }
 
-/* ---- what it may do ---- */
+/* ---- calls that it may make ---- */
 
 static void do_everything(mx_endpoint_addr_t source, uint64_t bits, uint32_t length, void *data)
 {
@@ -184,7 +184,7 @@ static void do_everything(mx_endpoint_addr_t source, uint64_t bits, uint32_t len
     OK(mx_reenable_progression(b));
     REFUSED(mx_close_endpoint(b), MX_CLOSE_IN_HANDLER);
     REFUSED(mx_finalize(), MX_CLOSE_IN_HANDLER);
-    /* Another endpoint is another matter. */
+    /* Another endpoint may be used freely. */
     OK(mx_close_endpoint(open_any()));
     OK(mx_progress(a));
 }
@@ -203,7 +203,7 @@ static void may_do_what_it_likes(struct side *side)
     CHECK_THAT(seen.worst, ==, 1);
     succeed(a, answer, 0);
     seen.act = NULL;
-    exchange(a, to_b, b, SMALL, 9); /* it is alive */
+    exchange(a, to_b, b, SMALL, 9); /* the endpoint works */
     close_two();
 }
 
@@ -220,7 +220,7 @@ static void *progress_until_told(void *stop)
     return NULL;
 }
 
-/* Long enough that others would have the time to come in. */
+/* Takes so long that another call could come in. */
 static void dawdle(mx_endpoint_addr_t source, uint64_t bits, uint32_t length, void *data)
 {
     for (int i = 0; i < 20 && bits % 10 == 0; i++)
@@ -272,7 +272,7 @@ static void *unregister(void *unused)
 {
     OK(mx_register_unexp_handler(b, NULL, NULL));
     unregistered = true;
-    CHECK_THAT(seen.inside, ==, 0); /* it had come back */
+    CHECK_THAT(seen.inside, ==, 0); /* the handler had returned */
     return NULL;
 }
 
@@ -298,14 +298,14 @@ static void others_go_on_meanwhile(struct side *side)
         OK(mx_progress(a));
         CHECK(!deadline_over(deadline));
     }
-    /* The handler runs: posting, testing, cancelling go on; nothing arrives. */
+    /* While the handler runs, posting, testing and cancelling work; no message arrives. */
     CHECK(is_done(b, &early, &status));
     late = receive(b, &in, sizeof in, 9, EXACTLY);
     OK(mx_isend(b, NULL, 0, address_of(b), 10, NULL, NULL));
     succeed(a, send_to(a, to_b, &out, sizeof out, 9), sizeof out);
     stays_pending(b, &late, 50);
     OK(mx_progress(b));
-    exchange(a, address_of(a), a, 100, 1); /* another endpoint is not concerned */
+    exchange(a, address_of(a), a, 100, 1); /* another endpoint is not affected */
     CHECK_THAT(seen.calls, ==, 0);
     {
         pthread_t other;

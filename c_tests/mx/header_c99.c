@@ -4,7 +4,7 @@
 #include "mx_io.h"
 #include "mx_internals/mx__driver_interface.h"
 #include "mx_internals/mx__fops.h"
-/* Twice does no harm. */
+/* Including a header twice does no harm. */
 #include "mx_io.h"
 #include "mx_extensions.h"
 

@@ -1,5 +1,6 @@
 /*
- * mx_get_info with every key, boards, and the texts of codes. Questions that make no sense: myriexpress/tests/arguments.rs.
+ * mx_get_info with every key, boards, and the texts of codes. myriexpress/tests/arguments.rs has the wrong
+ * arguments.
  */
 #include "support/party.h"
 
@@ -30,7 +31,7 @@ static void every_key_answers(struct side *side)
     CHECK_THAT(boards, >=, 1);
     for (int i = 0; i < NUMBERS; i++)
         CHECK_THAT(number(ep, numbers[i]), ==, number(NULL, numbers[i]));
-    /* Every provider of libfabric has a limit of its own; proof.c sees whether it is true. */
+    /* Every provider of libfabric has a limit of its own. */
     if (!port_uses_libfabric())
         CHECK_THAT(number(ep, MX_COPY_SEND_MAX), ==, 32768);
     CHECK_THAT(number(ep, MX_COPY_SEND_MAX), >=, 4096);
@@ -41,7 +42,7 @@ static void every_key_answers(struct side *side)
     CHECK_THAT(number(ep, MX_PORT_COUNT), >=, 1);
     CHECK_THAT(number(ep, MX_NET_TYPE), <=, MX_NET_ETHER);
     CHECK_THAT(number(ep, MX_LINE_SPEED), <=, MX_SPEED_OPEN_MX);
-    /* NIC ids, with a zero behind them where there is room. */
+    /* NIC ids, followed by a zero if there is space. */
     memset(nics, 0xff, (boards + 1) * sizeof *nics);
     OK(mx_get_info(ep, MX_NIC_IDS, NULL, 0, nics, boards * (uint32_t)sizeof *nics));
     CHECK(nics[boards] == UINT64_MAX);
@@ -56,7 +57,7 @@ static void every_key_answers(struct side *side)
         CHECK(nic == nics[i]);
         OK(mx_nic_id_to_board_number(nics[i], &board));
         CHECK_THAT(board, ==, i);
-        /* A board is named by a small number, a number, or its id. */
+        /* A board is named by a number of one or four bytes, or its id. */
         OK(mx_get_info(NULL, MX_SERIAL_NUMBER, &small, 1, &by_number, 4));
         OK(mx_get_info(NULL, MX_SERIAL_NUMBER, &board, 4, &by_id, 4));
         CHECK_THAT(by_number, ==, by_id);
@@ -106,9 +107,9 @@ static void counters_count(struct side *side)
     after = counters(ep, count);
     for (uint32_t i = 0; i < count; i++)
         grown += after[i] >= before[i] + MESSAGES;
-    CHECK_THAT(grown, >=, 2); /* messages out and in, at least */
+    CHECK_THAT(grown, >=, 2); /* messages sent and received */
     free(others);
-    others = counters(idle, count); /* another's are not concerned */
+    others = counters(idle, count); /* another endpoint's counters are not affected */
     for (uint32_t i = 0; i < count; i++)
         if (after[i] >= before[i] + 2 * MESSAGES)
             CHECK_THAT(others[i], <, after[i]);

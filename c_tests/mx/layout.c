@@ -21,7 +21,7 @@
 #include "mx_internals/mx__driver_interface.h"
 #include "mx_internals/mx__fops.h"
 
-/* Both stand for mx_io.h. */
+/* Either defines that mx_io.h is included. */
 #ifndef MX_IO_H
 #error "mx_internals does not lead to mx_io.h"
 #endif

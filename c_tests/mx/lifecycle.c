@@ -1,5 +1,5 @@
 /*
- * Init and finalize, error handlers, opening and closing endpoints.
+ * Initializing and finalizing, error handlers, opening and closing endpoints.
  *
  *     mx_init  1 ── 2 (already) ── ... ── mx_finalize 1 ── 0: everything is closed, and again
  */
@@ -15,7 +15,7 @@
 
 /* ---- init, finalize ---- */
 
-/* The number of threads, once those that were joined have left. */
+/* Returns the number of threads, once joined ones have left. */
 static int threads_now(void)
 {
     int before, now = entries("/proc/self/task");
@@ -42,20 +42,20 @@ static void nothing_is_left_behind(struct side *side)
             OK(mx_close_endpoint(b));
             OK(mx_close_endpoint(a));
         }
-        party_stop(); /* closes what is open */
+        party_stop(); /* closes open endpoints */
         if (life == 1) {
-            /* Libraries have by now what they keep for good. */
+            /* By now libraries hold what they keep for good. */
             descriptors = entries("/proc/self/fd");
             threads = threads_now();
         }
     }
-    if (!port_uses_libfabric()) { /* libfabric's own are not ours to count */
+    if (!port_uses_libfabric()) { /* libfabric's threads and descriptors do not count */
         CHECK_THAT(entries("/proc/self/fd"), ==, descriptors);
         CHECK_THAT(threads_now(), ==, threads);
     }
 }
 
-/* The environment counts when mx_init is called. */
+/* mx_init reads the environment. */
 static void environment_is_read_at_init(struct side *side)
 {
     enum { ID = 901 };
@@ -77,7 +77,7 @@ static void environment_is_read_at_init(struct side *side)
     REFUSED(mx_open_endpoint(MX_ANY_NIC, ID, KEY, NULL, 0, &was), MX_BUSY);
     CHECK(was == NULL);
     party_stop();
-    setenv("MX_PORT_BASE", "no number", 1); /* a value that makes no sense is none */
+    setenv("MX_PORT_BASE", "no number", 1); /* an invalid value is ignored */
     party_start();
     OK(mx_close_endpoint(open_any()));
     party_stop();
@@ -89,7 +89,7 @@ static void environment_is_read_at_init(struct side *side)
 static mx_return_t another_answer(char *text, mx_return_t code)
 {
     note_error(text, code);
-    memset(text, 'x', strlen(text)); /* it is the handler's */
+    memset(text, 'x', strlen(text)); /* the text belongs to the handler */
     return MX_NO_MATCH;
 }
 
@@ -107,7 +107,7 @@ static void the_handler_answers(struct side *side)
     mx_endpoint_addr_t no_address;
 
     memset(&no_address, 0, sizeof no_address);
-    /* The one before is returned, from the start. */
+    /* Returns the previous handler, from the first call on. */
     CHECK(mx_set_error_handler(note_error) == MX_ERRORS_ARE_FATAL);
     CHECK(mx_set_error_handler(MX_ERRORS_RETURN) == note_error);
     CHECK(mx_set_error_handler(NULL) == MX_ERRORS_RETURN);
@@ -123,7 +123,7 @@ static void the_handler_answers(struct side *side)
     mx_set_error_handler(MX_ERRORS_RETURN);
     CHECK(mx_isend(ep, NULL, 0, no_address, 1, NULL, &request) == MX_BAD_ENDPOINT);
     CHECK_THAT(errors.count, ==, 2);
-    /* A failed request too: what the handler says is its status. */
+    /* Also called for a failed request, whose status is the handler's result. */
     for (int i = 0; i < 3; i++) {
         mx_set_error_handler(i == 0 ? another_answer : i == 1 ? forgives : note_error);
         OK(mx_iconnect(ep, local_nic(), 70000, KEY, 1, NULL, &request));
@@ -169,14 +169,14 @@ static void endpoints_have_handlers_of_their_own(struct side *side)
     CHECK_THAT(result, ==, 1);
     STATUS_IS(status, MX_STATUS_BAD_ENDPOINT);
     CHECK_THAT(own_calls, ==, 2);
-    /* Calls that concern no open endpoint are the process's. */
+    /* Calls without an open endpoint use the process's handler. */
     OK(mx_close_endpoint(with));
     REFUSED(mx_progress(with), MX_BAD_ENDPOINT);
     CHECK_THAT(own_calls, ==, 2);
     party_stop();
 }
 
-/* The default handler, in a process of its own: its exit status and its message. */
+/* Runs the default handler in a process of its own; returns its exit status and its message. */
 static int last_words(void (*act)(void), char *text, size_t size)
 {
     int fds[2], status;
@@ -252,7 +252,7 @@ static void the_default_is_fatal(struct side *side)
     }
 }
 
-/* Variables of MX that say nothing to this library, or little: MPI libraries set them. */
+/* Variables of MX that MPI libraries set, and that this library ignores, or nearly. */
 static const char *const of_mx[] = {
     "MX_BONDING",        "MX_CSUM",       "MX_DISABLE_SELF",  "MX_DISABLE_SHARED",
     "MX_DISABLE_SHMEM",  "MX_FW_ACK",     "MX_IMM_ACK",       "MX_MONOTHREAD",
@@ -296,7 +296,7 @@ static void errors_need_not_be_fatal(struct side *side)
     CHECK_THAT(last_words(refused_call, text, sizeof text), ==, 1);
 }
 
-/* The library's own thread, or none. */
+/* With the library's own thread, or without. */
 static void helper_can_be_forgone(struct side *side)
 {
     for (int without = 0; without < 2; without++) {
@@ -305,7 +305,7 @@ static void helper_can_be_forgone(struct side *side)
 
         setenv("MX_MONOTHREAD", without ? "1" : "0", 1);
         party_start();
-        OK(mx_close_endpoint(open_any())); /* threads of a port's that stay */
+        OK(mx_close_endpoint(open_any())); /* threads of a port that stay */
         before = threads_now();
         ep = open_any();
         CHECK_THAT(threads_now() > before, ==, !without);
@@ -334,7 +334,7 @@ static void wants_the_id(struct side *side)
 
     REFUSED(mx_open_endpoint(MX_ANY_NIC, id, KEY, NULL, 0, &ep), MX_BUSY);
     REFUSED(mx_open_endpoint(0, id, KEY, NULL, 0, &ep), MX_BUSY);
-    REFUSED(mx_open_endpoint(0, id_of(own), KEY, NULL, 0, &ep), MX_BUSY); /* of this process */
+    REFUSED(mx_open_endpoint(0, id_of(own), KEY, NULL, 0, &ep), MX_BUSY); /* in use by this process */
     CHECK(ep == NULL);
     tell(side, "close", 0);
     hear(side, "closed");
@@ -374,13 +374,13 @@ static void what_cannot_be_opened(struct side *side)
     }
     REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, NULL), MX_FAILURE);
     CHECK(ep == was);
-    /* Nothing of it is open. */
+    /* The failed open has left no endpoint. */
     OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 1, &ep));
     params[1].val.context_id.bits = 16;
     params[1].val.context_id.shift = 48;
     OK(mx_open_endpoint(0, MX_ANY_ENDPOINT, KEY, params, 2, &was));
     CHECK_THAT(id_of(was), ==, id_of(ep) + 1);
-    /* A list that is not looked at may be anything. */
+    /* A list of length 0 is not read. */
     OK(mx_open_endpoint(0, MX_ANY_ENDPOINT, KEY, (mx_param_t *)1, 0, &ep));
     party_stop();
 }
@@ -403,7 +403,8 @@ static void without_means(struct side *side)
     party_close(ep);
 }
 
-/* LeakSanitizer counts no allocation of this thread from now on: a lost endpoint leaves its ports as they are. */
+/* LeakSanitizer ignores allocations of this thread from now on: an endpoint without descriptors does not free its
+ * ports. */
 extern void __lsan_disable(void) __attribute__((weak));
 
 static void expect_leaks(void)
@@ -412,7 +413,7 @@ static void expect_leaks(void)
         __lsan_disable();
 }
 
-/* As bmi/descriptors.c has it of the other library, here in one call of each kind. */
+/* Like bmi/descriptors.c for the other library, here with one call of each kind. */
 static void closes_descriptors(struct side *side)
 {
     enum { MOST = 256 };
@@ -433,7 +434,7 @@ static void closes_descriptors(struct side *side)
     for (int fd = 3; fd < MOST; fd++)
         if (!before[fd])
             close(fd);
-    /* The handler is told of the request's failure, and errors are returned. */
+    /* The handler is told of the request's failure, and calls return errors. */
     for (deadline = deadline_in(1000); result == 0;) {
         CHECK(!deadline_over(deadline));
         CHECK_THAT(mx_test(ep, &request, &status, &result), ==, MX_SUCCESS);

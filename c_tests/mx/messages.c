@@ -1,12 +1,11 @@
 /*
- * Messages: every size class, segments, masks, many before a receive, truncation, to others and to oneself.
- *
- * Knows nothing of: order, completion other than by mx_wait.
+ * Messages: every size class, segments, masks, many before a receive, truncation, to others and to oneself. Out of
+ * scope: order, completion other than by mx_wait.
  */
 #include "support/party.h"
 
-/* Around everything that might be a limit: inline lines, the 32 KiB eager limit, ring slots, a whole
- * ring, what is pulled in pieces. */
+/* Sizes around everything that might be a limit: inline lines, the 32 KiB eager limit, ring slots, a whole ring,
+ * messages that are pulled in pieces. */
 static const size_t sizes[] = {0,     1,     7,     8,     24,     63,     64,      127,
                                128,   1000,  4096,  8193,  16384,  32767,  32768,   32769,
                                65535, 65536, 99991, 262144, 1 << 20, (1 << 20) + 3, 8 << 20};
@@ -49,7 +48,7 @@ static void echoed(struct side *side)
         CHECK_THAT(status.match_info, ==, i);
         CHECK(status.context == out);
         CHECK(same_address(status.source, pair.peer)); /* the destination */
-        memset(out, 0, sizes[i]); /* ours again: must not show at the other side */
+        memset(out, 0, sizes[i]); /* the buffer may be reused: the peer must not see this */
         request = receive(pair.ep, in, sizes[i], (uint64_t)i, EXACTLY);
         succeed(pair.ep, request, sizes[i]);
         check_filled(in, sizes[i], (uint64_t)i);
@@ -72,7 +71,7 @@ static uint32_t cut(mx_segment_t *list, char *buffer, size_t size, uint32_t piec
 
         if (length > left)
             length = left;
-        /* An empty piece may be anywhere. */
+        /* An empty piece may have any address. */
         list[i].segment_ptr = length == 0 && i % 2 == 0 ? NULL : buffer + done;
         list[i].segment_length = (uint32_t)length;
         done += length;
@@ -82,7 +81,7 @@ static uint32_t cut(mx_segment_t *list, char *buffer, size_t size, uint32_t piec
 
 static const struct {
     size_t size;
-    uint32_t out, in; /* pieces at the two sides */
+    uint32_t out, in; /* pieces on each side */
 } shapes[] = {
     {0, 0, 0},        {0, 5, 1},        {0, 256, 256},    {10, 3, 1},        {1000, 256, 7},
     {32768, 1, 256},  {32768, 256, 3},  {32769, 256, 255}, {500000, 2, 256}, {3000001, 256, 256},
@@ -103,7 +102,7 @@ static void pieces_out(struct side *side)
         fill(buffer, shapes[i].size, (uint64_t)i);
         OK(mx_isend(pair.ep, count == 0 ? NULL : list, count, pair.peer, (uint64_t)i, NULL,
                     &request));
-        memset(list, 0xee, sizeof list); /* it was copied */
+        memset(list, 0xee, sizeof list); /* the library has copied it */
         succeed(pair.ep, request, shapes[i].size);
         fenced_free(buffer);
     }
@@ -150,7 +149,7 @@ static void sends_too_much(struct side *side)
         mx_status_t status;
 
         if (i == TIGHT)
-            pair_sync(&pair); /* what is sent from now on finds no receive */
+            pair_sync(&pair); /* messages from now on find no receive */
         fill(buffer, size, (uint64_t)i);
         status = finish(pair.ep, send_to(pair.ep, pair.peer, buffer, size, (uint64_t)i));
         if (size <= 32768) {
@@ -175,7 +174,7 @@ static void has_too_little_room(struct side *side)
     for (int i = 0; i < 2 * TIGHT; i++) {
         size_t room = tight[i % TIGHT].room;
 
-        if (i == 0) { /* these are posted before their messages are sent, as far as can be known */
+        if (i == 0) { /* posted before their messages are sent, most likely */
             for (int j = 0; j < TIGHT; j++) {
                 buffers[j] = fenced(tight[j].room);
                 requests[j] = receive(pair.ep, buffers[j], tight[j].room, (uint64_t)j, EXACTLY);
@@ -204,7 +203,7 @@ static void has_too_little_room(struct side *side)
 
 /* ---- many small ones ---- */
 
-/* Messages that cost far more than the credits that a peer lends unasked. */
+/* Messages that cost far more than the credits that a peer lends at first. */
 enum { MANY = 400, SMALL = 1000 };
 
 static void sends_all_before_it_receives(struct side *side)

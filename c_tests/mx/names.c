@@ -1,5 +1,5 @@
 /*
- * Host names and NIC ids: DNS, numbers, boards, and the peers file for what DNS does not know.
+ * Host names and NIC ids: DNS, numbers, boards, and the peers file for names that DNS does not have.
  *
  *     "localhost"  "own name"  "127.0.0.1"  ":board" behind any of them  ──►  NIC id  ──►  "host:board"
  */
@@ -27,7 +27,7 @@ static void unknown(const char *name, mx_return_t code)
     CHECK_THAT(nic, ==, 77);
 }
 
-/* A NIC id's name leads back to it. */
+/* Checks that a NIC id's name leads back to it. */
 static void there_and_back(uint64_t nic)
 {
     char name[MX_MAX_HOSTNAME_LEN + 8];
@@ -140,20 +140,20 @@ static void a_peers_file(struct side *side)
     CHECK(near == local_nic());
     there_and_back(nic_of("six.invalid"));
     unknown("other.invalid", MX_HOST_NOT_FOUND);
-    /* It is read again when it has changed. */
+    /* The file is read again when it has changed. */
     write_file(path, "203.0.113.8 other.invalid and-much-longer.invalid\n");
     CHECK(nic_of("other.invalid") != far);
     CHECK(nic_of("203.0.113.8") == nic_of("other.invalid"));
-    /* And may be gone. */
+    /* It may be deleted. */
     CHECK(unlink(path) == 0);
     CHECK(nic_of("localhost") == local_nic());
     party_stop();
-    party_start(); /* without it, too */
+    party_start(); /* starts without the file, too */
     CHECK(nic_of("localhost") == local_nic());
     party_stop();
 }
 
-/* Names serve to connect. */
+/* Connects by names. */
 static void connects_by_names(struct side *side)
 {
     char path[] = "/tmp/mx-peers-XXXXXX";

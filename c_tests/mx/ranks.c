@@ -1,26 +1,26 @@
 /*
- * Ranks of a parallel job: all connect to all at the same instant, themselves too, and each sends each a message.
+ * Ranks of a parallel job: each connects to all at the same instant, itself included, and sends each a message.
  *
  *     director ── the ids of all, "begin", "send", "end" ──► 64 ranks, an endpoint each, in 8 processes
  *                                                            (make nightly: in 64)
  *     begin:  receives from all are posted, connects to all begun, while one process is stopped: its ranks alone are missing
  *     send:   all are connected, and no receive has completed; now messages go, small and large
  *
- * An address is a process's endpoint, whichever side called first: what a rank receives comes from the address that it has
- * connected to. What a rank holds in descriptors and memory has a bound.
+ * An address stands for a process's endpoint, whichever side called: a rank's messages come from the address that
+ * it has connected to. Descriptors and memory of a rank are limited.
  */
 #include "../support/memory.h"
 #include "support/party.h"
 
 enum {
     RANKS = 64,
-    TOGETHER = 8,       /* ranks of a process */
+    TOGETHER = 8,       /* ranks per process */
     FEW = 1,            /* rounds */
-    LARGE_EVERY = 8,    /* one of so many messages is large */
+    LARGE_EVERY = 8,    /* every eighth message is large */
     SMALL = 200,
     LARGE = 300000,
-    PHASE_MS = 60000,   /* two processors have 4096 connects to make */
-    DESCRIPTORS = 140,  /* a link for each call, between two ranks one or two; what an endpoint itself has */
+    PHASE_MS = 60000,   /* two processors make 4096 connects */
+    DESCRIPTORS = 140,  /* one link per call, one or two between two ranks, and the endpoint's own */
     KIB = 12 * 1024,
 };
 
@@ -40,7 +40,7 @@ static int processes(void)
     return ranks() / together();
 }
 
-/* What one rank has under way with another. */
+/* State of one rank towards another. */
 struct other {
     uint32_t id;
     mx_endpoint_addr_t address;
@@ -48,7 +48,7 @@ struct other {
     char *in, *out;
 };
 
-/* One rank, of this process. */
+/* One rank of this process. */
 struct rank {
     mx_endpoint_t ep;
     int self;
@@ -80,7 +80,7 @@ static void begin(struct rank *rank, int64_t round)
     }
 }
 
-/* The connects to these ranks complete, each with the address of the rank that was asked for. */
+/* Checks that the connects to these ranks complete, each with the right address. */
 static void are_connected(struct rank *rank, int first, int end)
 {
     for (int i = first; i < end; i++) {
@@ -209,7 +209,7 @@ static void tell_all(struct child *const *all, int count, const char *word)
         child_tell(all[i], word, 0);
 }
 
-/* Greatest of the numbers that the processes tell. */
+/* Returns the largest of the numbers that the processes report. */
 static int64_t most_of(struct child *const *all, const char *word)
 {
     int64_t most = 0;

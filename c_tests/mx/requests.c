@@ -1,13 +1,13 @@
 /*
- * Requests, each call of them from C: completion and looking for it, cancel and forget, synchronous and buffered sends,
- * context ids, progression, time-outs. What they do in every order and in every state is tested in Rust
+ * Requests, with each call for them made from C: completion and looking for it, cancel and forget, synchronous and
+ * buffered sends, context ids, progression, time-outs. Their behaviour in every order and state is tested in Rust
  * (myriexpress/src, engine and process).
  *
  *     done      A B C D      test_any(bits, mask) takes the oldest that fits; peek leaves it
- *     arrived   m n o        probe sees these, and only these
+ *     arrived   m n o        probe sees these only
  *
- *     cancel    a receive or connect that nothing has answered; not a send
- *     forget    anything: it goes on, and its end is not reported
+ *     cancel    a receive or connect that has not been answered; not a send
+ *     forget    any request: it goes on, and its completion is not reported
  */
 #include "support/party.h"
 
@@ -47,7 +47,7 @@ static void any_takes_what_fits(struct side *side)
 
         OK(mx_isend(ep, &segment, 1, me, (uint64_t)(i % 2) << 60 | (uint64_t)i, NULL, NULL));
     }
-    /* Even ones first, whatever completed before them. */
+    /* Even ones first, whatever order they completed in. */
     for (int i = 0; i < 6; i += 2) {
         OK(mx_wait_any(ep, WAIT_MS, 0, UINT64_C(1) << 60, &status, &result));
         CHECK_THAT(result, ==, 1);
@@ -55,7 +55,7 @@ static void any_takes_what_fits(struct side *side)
         CHECK(status.context == &in[i]);
         CHECK_THAT(in[i], ==, 5);
     }
-    /* A handle that test_any has used up is none. */
+    /* A request that test_any has reported is no longer valid. */
     REFUSED(mx_test(ep, &stale, &status, &result), MX_BAD_REQUEST);
     memset(&status, 0x5a, sizeof status);
     OK(mx_test_any(ep, 0, UINT64_C(1) << 60, &status, &result));
@@ -74,7 +74,7 @@ static void any_takes_what_fits(struct side *side)
     party_close(ep);
 }
 
-/* Sends, receives and connects alike. */
+/* Requests of all kinds: sends, receives and connects. */
 static void any_finds_all_kinds(struct side *side)
 {
     mx_endpoint_t ep = party_open();
@@ -86,7 +86,7 @@ static void any_finds_all_kinds(struct side *side)
     OK(mx_iconnect(ep, local_nic(), id_of(ep), KEY, 0x701, &token[0], &request));
     OK(mx_isend(ep, &segment, 1, me, 0x702, &token[1], &request));
     segment.segment_ptr = &in;
-    OK(mx_irecv(ep, &segment, 1, 2, 0xff, &token[2], &request)); /* the status has the sender's */
+    OK(mx_irecv(ep, &segment, 1, 2, 0xff, &token[2], &request)); /* the status has the sender's match bits */
     while (seen != 7) {
         mx_status_t status;
         uint32_t result = 0;
@@ -164,7 +164,7 @@ static void probe_sees_unexpected_messages(struct side *side)
         CHECK_THAT(status.match_info, ==, 0x100 + i);
     }
     for (int i = 0; i < 4; i++) {
-        /* The oldest, again and again, until it is received. */
+        /* Finds the oldest message, repeatedly, until it is received. */
         for (int again = 0; again < 3; again++) {
             OK(mx_iprobe(b, 0, ANYTHING, &status, &result));
             CHECK_THAT(result, ==, 1);
@@ -180,7 +180,7 @@ static void probe_sees_unexpected_messages(struct side *side)
     }
     OK(mx_iprobe(b, 0, ANYTHING, &status, &result));
     CHECK_THAT(result, ==, 0);
-    /* A message that finds a receive is never seen. */
+    /* A message that finds a receive is never reported by probe. */
     receiving = receive(b, &result, 0, 0x200, EXACTLY);
     succeed(a, send_to(a, to_b, NULL, 0, 0x200), 0);
     succeed(b, receiving, 0);
@@ -264,7 +264,7 @@ static void a_cancelled_receive_is_gone(struct side *side)
         cancelled(b, &request);
         fill(out, sizes[i], (uint64_t)i);
         sending = send_to(a, to_b, out, sizes[i], 5);
-        probe_for(b, 5, EXACTLY); /* it did not take the message */
+        probe_for(b, 5, EXACTLY); /* the receive did not take the message */
         nothing_is_done(b);
         succeed(b, receive(b, late, LARGE, 5, EXACTLY), sizes[i]);
         check_filled(late, sizes[i], (uint64_t)i);
@@ -323,7 +323,7 @@ static void connects_can_be_cancelled(struct side *side)
     cancelled(a, &request);
     nothing_is_done(a);
     OK(mx_reenable_progression(deaf));
-    /* And the next one is a new one. */
+    /* The next connect begins anew. */
     OK(mx_iconnect(a, local_nic(), id, KEY, 7, NULL, &request));
     while (OK(mx_peek(a, WAIT_MS, &done, &result)), result == 0)
         ;
@@ -359,8 +359,8 @@ static void a_forgotten_request_goes_on(struct side *side)
     fill(out, SMALL, 8);
     request = receive(b, in, SMALL, 5, EXACTLY);
     forgotten(b, &request);
-    succeed(a, ssend_to(a, to_b, out, SMALL, 5), SMALL); /* so it has been taken */
-    exchange(a, to_b, b, 0, 6);                          /* and everything before is there */
+    succeed(a, ssend_to(a, to_b, out, SMALL, 5), SMALL); /* it has been received */
+    exchange(a, to_b, b, 0, 6);                          /* and so has everything before it */
     check_filled(in, SMALL, 8);
     request = ssend_to(a, to_b, out, SMALL, 7);
     forgotten(a, &request);
@@ -396,7 +396,7 @@ static void small_sends_complete_alone(struct side *side)
     for (int i = 0; i < 4; i++) {
         fill(out, sizes[i], (uint64_t)i);
         succeed(a, send_to(a, to_b, out, sizes[i], (uint64_t)i), sizes[i]);
-        memset(out, 0, EAGER); /* ours again */
+        memset(out, 0, EAGER); /* the buffer may be reused */
         succeed(b, receive(b, in, sizes[i], (uint64_t)i, EXACTLY), sizes[i]);
         check_filled(in, sizes[i], (uint64_t)i);
     }
@@ -428,7 +428,7 @@ static void synchronous_sends_wait_for_a_match(struct side *side)
         status = succeed(a, request, sizes[i]);
         CHECK(same_address(status.source, to_b));
         CHECK(status.context == out);
-        /* A receive that is there already. */
+        /* With a receive that is posted already. */
         receiving = receive(b, in, sizes[i], 0x99, EXACTLY);
         request = ssend_to(a, to_b, out, sizes[i], 0x99);
         succeed(b, receiving, sizes[i]);
@@ -503,7 +503,7 @@ static void buffered_says_when_the_buffer_is_free(struct side *side)
     CHECK_THAT(result, ==, 1);
     CHECK(is_done(a, &large, &status) && is_done(a, &synchronous, &status));
 
-    /* Sends only. */
+    /* Only sends can be buffered. */
     receiving = receive(a, in, SMALL, 9, EXACTLY);
     result = 77;
     REFUSED(mx_ibuffered(a, &receiving, &result), MX_BAD_REQUEST);
@@ -561,7 +561,7 @@ static void a_small_unexpected_queue(struct side *side)
             STATUS_IS(status, MX_STATUS_SUCCESS);
             complete++;
         }
-    /* Those for which the receiver has room; the others wait, and none is lost. */
+    /* Those for which the receiver lends credits complete; the others wait, and none is lost. */
     CHECK_THAT(complete, >=, 1);
     CHECK_THAT(complete, <=, ROOM / SIZE);
     for (uint64_t i = 0; i < COUNT; i++) {
@@ -608,7 +608,7 @@ static void masks_must_cover_the_field(struct side *side)
 
         REFUSED(mx_irecv(ep, NULL, 0, 0, ANYTHING, NULL, &request), code);
         REFUSED(mx_irecv(ep, NULL, 0, 0, ~field, NULL, &request), code);
-        /* All of it but one bit. */
+        /* All bits of the field but one. */
         REFUSED(mx_irecv(ep, NULL, 0, 0, ~(UINT64_C(1) << fields[i].shift), NULL, &request), code);
         CHECK(request == was);
         REFUSED(mx_ipeek(ep, &peeked, &result), MX_NOT_SUPPORTED_WITH_CONTEXT_ID);
@@ -619,7 +619,7 @@ static void masks_must_cover_the_field(struct side *side)
         CHECK_THAT(result, ==, 1);
         OK(mx_irecv(ep, NULL, 0, 0, EXACTLY, NULL, &request));
         OK(mx_cancel(ep, &request, &result));
-        /* Looking for completions needs no whole mask. */
+        /* Looking for completions needs no mask over the whole field. */
         OK(mx_test_any(ep, 0, ANYTHING, &status, &result));
         CHECK_THAT(result, ==, 0);
         exchange(ep, address_of(ep), ep, 1000, EXACTLY);
@@ -651,7 +651,7 @@ static void disabled_and_enabled(struct side *side)
     fill(out, LARGE, 1);
     receiving = receive(b, in, SMALL, 1, EXACTLY);
     OK(mx_disable_progression(b));
-    OK(mx_disable_progression(b)); /* once is as good as twice */
+    OK(mx_disable_progression(b)); /* a second call does no harm */
     OK(mx_register_unexp_handler(b, counts, NULL));
     sending = ssend_to(a, to_b, out, SMALL, 1);
     large = send_to(a, to_b, out, LARGE, 2);
@@ -668,7 +668,7 @@ static void disabled_and_enabled(struct side *side)
     gone = receive(b, in, SMALL, 9, EXACTLY);
     OK(mx_cancel(b, &gone, &result));
     CHECK_THAT(result, ==, 1);
-    /* The other endpoint of the process is not concerned. */
+    /* The other endpoint of the process is not affected. */
     exchange(a, address_of(a), a, SMALL, 5);
     OK(mx_reenable_progression(b));
     OK(mx_reenable_progression(b));
@@ -679,7 +679,7 @@ static void disabled_and_enabled(struct side *side)
     check_filled(in, LARGE, 1);
     succeed(a, large, LARGE);
     probe_for(b, 3, EXACTLY);
-    CHECK(handler_calls == 1 || handler_calls == 2); /* 2: the large one had no receive yet */
+    CHECK(handler_calls == 1 || handler_calls == 2); /* 2: the large message had no receive at first */
     close_two();
     fenced_free(in);
     fenced_free(out);
@@ -692,7 +692,7 @@ static void computes(struct side *side)
     mx_request_t receiving = receive(pair.ep, in, LARGE, 1, EXACTLY);
 
     tell(side, "posted", 0);
-    hear(side, "sent"); /* not a call of the library meanwhile */
+    hear(side, "sent"); /* no call of the library meanwhile */
     succeed(pair.ep, receiving, LARGE);
     check_filled(in, LARGE, 4);
     fenced_free(in);
@@ -718,7 +718,7 @@ static mx_endpoint_t ep, deaf;
 static mx_endpoint_addr_t to_deaf;
 static char *buffer;
 
-/* The peer answers nothing from now on. */
+/* Opens an endpoint that makes no progress. */
 static void open_deaf(void)
 {
     ep = party_open();
@@ -735,7 +735,7 @@ static void close_deaf(void)
     fenced_free(buffer);
 }
 
-/* The time-out is that of the send, within what a busy machine may add. */
+/* Checks that the send times out after its own time-out, with the tolerance of a busy machine. */
 static void expires(mx_request_t request, int64_t begin)
 {
     mx_status_t status = finish(ep, request);
@@ -761,7 +761,7 @@ static void later_requests(struct side *side)
     expires(ssend_to(ep, to_deaf, buffer, 100, 2), begin);
     begin = now_ms();
     expires(send_to(ep, to_deaf, buffer, LARGE, 3), begin);
-    /* 0 is for ever, as it is everywhere. */
+    /* 0 means for ever, as everywhere. */
     OK(mx_set_request_timeout(ep, NULL, MX_INFINITE));
     request = ssend_to(ep, to_deaf, buffer, 100, 4);
     stays_pending(ep, &request, SHORT_MS + 50);
@@ -783,7 +783,7 @@ static void one_request(struct side *side)
     stays_pending(ep, &patient, 30);
     OK(mx_set_request_timeout(ep, patient, 60000));
     stays_pending(ep, &patient, 30);
-    /* One that is done is out of reach of it. */
+    /* A completed request cannot time out. */
     close_deaf();
 }
 

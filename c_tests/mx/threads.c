@@ -1,5 +1,5 @@
 /*
- * Threads: woken and closed while they wait, and everything at once.
+ * Threads: woken and closed while they wait, and all calls at once.
  */
 #include "support/party.h"
 
@@ -26,9 +26,9 @@ static void join_all(pthread_t *threads, int count)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* ---- threads that talk ---- */
+/* ---- threads that exchange messages ---- */
 
-/* Each pair of threads talks by match bits of its own. */
+/* Each pair of threads uses match bits of its own. */
 static void *talks(void *number)
 {
     uint64_t me = (uint64_t)(intptr_t)number;
@@ -54,7 +54,7 @@ static void *talks(void *number)
     return NULL;
 }
 
-/* ---- woken, and closed under the feet of those who wait ---- */
+/* ---- wake-ups, and closing while threads wait ---- */
 
 static atomic_int woken;
 
@@ -75,7 +75,7 @@ static mx_return_t wait_in(int call, mx_request_t *request, uint32_t *result)
     }
 }
 
-/* Is woken once at least, and then waits until the endpoint is closed. */
+/* Is woken at least once, and then waits until the endpoint is closed. */
 static void *waits_until_it_is_closed(void *number)
 {
     int me = (int)(intptr_t)number;
@@ -105,14 +105,14 @@ static void woken_and_closed(struct side *side)
 
     a = party_open();
     b = open_any();
-    /* Not kept: no thread waits for this one. */
+    /* A wake-up without a waiting thread is not kept. */
     OK(mx_wakeup(b));
     OK(mx_probe(b, 50, 0, ANYTHING, &status, &result));
     CHECK_THAT(result, ==, 0);
     start_all(threads, 4, waits_until_it_is_closed);
     for (deadline_t deadline = deadline_in(WAIT_MS); woken < 4;) {
         OK(mx_wakeup(b));
-        OK(mx_probe(a, 1, 0, ANYTHING, &status, &result)); /* a moment's rest */
+        OK(mx_probe(a, 1, 0, ANYTHING, &status, &result)); /* a short pause */
         CHECK(!deadline_over(deadline));
     }
     OK(mx_close_endpoint(b));
@@ -162,7 +162,7 @@ static void *meddles(void *number)
 
             errors_begin();
             code = mx_connect(b, local_nic(), id_of(a), KEY, WAIT_MS, &address);
-            /* A wake-up of the others ends it early. */
+            /* A wake-up for other threads may end it early. */
             CHECK(code == MX_TIMEOUT || (code == MX_SUCCESS && same_address(address, to_a)));
             break;
         }

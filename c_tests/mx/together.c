@@ -4,7 +4,7 @@
  *     this process ── libbmi_mx.so.0 ──── BMI messages between server and client
  *                  └─ libmyriexpress.so.1 ── MX messages beside them
  *
- * Knows nothing of: what each can do, which its own suite tests.
+ * Knows nothing of: the libraries' own behaviour, which their suites test.
  */
 #include "../support/host.h"
 #include "../support/op.h"
@@ -24,7 +24,7 @@ static void no_symbol_is_in_both(struct side *side)
     for (size_t i = 0; i < sizeof mx / sizeof mx[0]; i++) {
         void *symbol = dlsym(bmi, mx[i]);
 
-        /* dlsym looks into what a library depends on, too. */
+        /* dlsym also searches the libraries that a library depends on. */
         if (symbol != NULL && dladdr(symbol, &where) != 0 &&
             strstr(where.dli_fname, "libbmi_mx") != NULL)
             FAIL("%s is in %s", mx[i], where.dli_fname);
@@ -63,7 +63,7 @@ static void server(struct side *side)
         arrival_free(&arrival);
         fenced_free(in);
     }
-    /* Each ends by itself, and the other goes on. */
+    /* Each library ends by itself, and the other goes on. */
     host_stop();
     exchange(pair.ep, address_of(pair.ep), pair.ep, 100000, 1);
     pair_close(&pair);
@@ -94,7 +94,7 @@ static void client(struct side *side)
         fenced_free(out);
     }
     pair_close(&pair);
-    host_stop(); /* the other way round here */
+    host_stop(); /* in the reverse order on this side */
 }
 
 PARTY_TESTS(

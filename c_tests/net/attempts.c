@@ -7,7 +7,7 @@
  *                          .1│                .2│                          10.1.0.1 server
  *      south 10.1.0.0/24 ────┴──────────────────┴────
  *
- * The first address swallows everything, refuses, or is cut while in use: the client goes on over the other one,
+ * The first address does not answer, rejects, or is cut while in use: the client continues over the other one,
  * with the same address object, within a quarter of a second and a round trip. Of the attempts that reach the
  * server its host sees one peer.
  */
@@ -17,11 +17,11 @@
 
 enum {
     ENDPOINT = 3,
-    BESIDE_MS = 250,   /* before the second address is tried */
-    SOON_MS = 3000,    /* no time-out of anything is as short */
+    BESIDE_MS = 250,   /* until the second address is tried */
+    SOON_MS = 3000,    /* shorter than every time-out */
     FALLBACK_MS = 7000,
-    STOPPED_MS = 1500, /* longer than all attempts need to begin */
-    TIMEOUT_MS = 4000, /* for a peer that is silent */
+    STOPPED_MS = 1500, /* longer than it takes to begin all attempts */
+    TIMEOUT_MS = 4000, /* for a silent peer */
 };
 
 #define NORTH "10.0.0.1"
@@ -37,7 +37,7 @@ static void server(struct side *side)
     serve_at(side, "mx://localhost:0:3");
 }
 
-/* A request that must go well; the time that it took. */
+/* Makes a request, which must succeed; returns the time that it took. */
 static int get_in(struct bmi_method_addr *server)
 {
     int64_t begin = now_ms();
@@ -48,7 +48,7 @@ static int get_in(struct bmi_method_addr *server)
     return (int)(now_ms() - begin);
 }
 
-/* The first request reaches the server's second address. */
+/* Its first request reaches the server's second address. */
 static void calls_a_name(struct side *side)
 {
     struct bmi_method_addr *server;
@@ -63,7 +63,7 @@ static void calls_a_name(struct side *side)
     host_stop();
 }
 
-/* The server is stopped meanwhile. */
+/* Calls while the server is stopped. */
 static void calls_at_both(struct side *side)
 {
     struct bmi_method_addr *server;
@@ -91,14 +91,14 @@ static void is_cut(struct side *side)
     CHECK(!try_get(server, 8, &code));
     tell(side, "took", get_in(server));
     converse(server, CLIENT_SOUTH);
-    /* That is the first from now on. */
+    /* The second address is tried first from now on. */
     tell(side, "again", get_in(server));
     host_stop();
 }
 
 /* ---- directors ---- */
 
-/* Everything from that machine to that address vanishes on the wire. */
+/* Makes everything from that machine to that address vanish on the wire. */
 static void swallow(struct child *machine, const char *address)
 {
     at(machine, "ip neighbour replace %s lladdr 02:00:00:00:00:99 dev eth0 nud permanent", address);
@@ -125,8 +125,8 @@ static void serve_both(struct child *server)
     child_hear(server, "serving");
 }
 
-/* The server's endpoint at a fabric has one address, whichever it was called at. Where that does not answer it is
- * called over TCP, at the one that answers, when the fabric's time is over. */
+/* Over a fabric the server's endpoint has one address, whichever address was called. If that one does not answer,
+ * the client calls over TCP after the fabric's time-out, at the address that answers. */
 static void check_took(struct child *client, const char *what, int least)
 {
     int took = (int)child_hear(client, what);
@@ -151,7 +151,7 @@ static void silent_first(struct world *world)
     end_service(server, 1);
 }
 
-/* At the first address there is another machine, without a server. */
+/* The first address belongs to another machine, without a server. */
 static void refused_first(struct world *world)
 {
     struct child *server, *client, *other;

@@ -1,6 +1,6 @@
 /*
- * Two servers and a client that see each other over two networks at once, and call each other at the same
- * time, each over another one (root).
+ * Two servers and a client that see each other over two networks at once, and call each other at the same time
+ * over different networks (root).
  *
  *      north 10.0.0.0/24 ────┬───────────┬───────────┬────
  *                          .1│         .2│         .3│
@@ -8,8 +8,9 @@
  *                          .1│         .2│         .3│          the client calls both, over both
  *      south 10.1.0.0/24 ────┴───────────┴───────────┴────
  *
- * Each address that is called is a session, and a peer of its own to the one that is called, which answers on it.
- * Nothing is lost or comes twice, and messages of a session keep their order. A round begins with new processes' lives.
+ * Each address that is called is a session, and a peer of its own to the called host, which answers on it. No
+ * message is lost or comes twice, and messages of a session keep their order. Each round begins with new lives of
+ * all processes.
  */
 #include "../support/machines.h"
 #include "../support/pair.h"
@@ -23,18 +24,18 @@ enum {
     MESSAGES = 20, /* to each address of a host */
     TAG_NUMBER = 10,
     TAG_BACK = 11,
-    BACK_BYTES = 1000 * 1000, /* more than goes at once */
+    BACK_BYTES = 1000 * 1000, /* more than any port sends eagerly */
 };
 
-/* An unexpected message: the `number`-th on this session, which was sent in a phase. */
+/* An unexpected message: the `number`-th on this session, sent in this phase. */
 struct numbered {
     int64_t sender, phase, network, number;
 };
 
-/* What one host knows of another. */
+/* State of one host towards another. */
 struct other {
     struct bmi_method_addr *called[NETWORKS];
-    struct bmi_method_addr *callers[NETWORKS]; /* from there come the messages that it sends over that network */
+    struct bmi_method_addr *callers[NETWORKS]; /* sources of the messages that the other host sends over that network */
     int64_t next[NETWORKS];
 };
 
@@ -49,7 +50,7 @@ static void look_up_both(struct other *other, int host)
     }
 }
 
-/* Posts the messages of a phase to one host, the first to the address on that network. */
+/* Posts the messages of a phase to one host, the first to its address on network `first`. */
 static void send_numbered(struct other *other, struct op *sends, struct numbered *words, int self,
                           int phase, int first)
 {
@@ -63,7 +64,7 @@ static void send_numbered(struct other *other, struct op *sends, struct numbered
     }
 }
 
-/* Tells whether an address is another host's or another session's. */
+/* Returns whether an address belongs to another host or another session. */
 static bool is_of_another(const struct other *others, const struct numbered *words,
                           const struct bmi_method_addr *address)
 {
@@ -75,7 +76,7 @@ static bool is_of_another(const struct other *others, const struct numbered *wor
     return false;
 }
 
-/* Takes one message, and checks its order and where it comes from. */
+/* Takes one message, and checks its order and its source. */
 static void take(struct other *others, int phase, deadline_t deadline)
 {
     struct arrival arrival;
@@ -100,7 +101,8 @@ static void take(struct other *others, int phase, deadline_t deadline)
     other->next[words.network]++;
 }
 
-/* Each sends a large message on each session on which it was called, and takes one on each that it has called. */
+/* Sends a large message on each session on which this host was called, and receives one on each that it has
+ * called. */
 static void answer_back(struct other *other, bool calls, int phase, deadline_t deadline)
 {
     static char out[NETWORKS][BACK_BYTES], in[NETWORKS][BACK_BYTES];
@@ -127,7 +129,7 @@ static void answer_back(struct other *other, bool calls, int phase, deadline_t d
     }
 }
 
-/* The others of a host, and its part in a phase. */
+/* Runs one host's part in a phase. */
 static void phase(struct other *others, int self, int phase)
 {
     static struct op sends[SERVERS][NETWORKS * MESSAGES];

@@ -1,10 +1,11 @@
 /*
- * Servers that all call all at the same instant, on a network that swallows the end of each TCP connection (root).
+ * Servers that all call each other at the same instant, on a network that swallows the end of each TCP connection
+ * (root).
  *
  *     16 servers ──── lo of a namespace, where nft drops every packet with FIN or RST
  *
- * So a server hears from a session's own packets that the other side has left, and a new life finds the connections of its
- * former one still open.
+ * A server learns only from the session's own packets that the other side has left, and a new life finds the
+ * connections of its former one still open.
  */
 #include "../support/crowd.h"
 #include "../support/machines.h"

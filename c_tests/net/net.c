@@ -1,5 +1,5 @@
 /*
- * The network is cut, and heals: client and server on hosts of their own (make check-net, root).
+ * The network is cut and restored: client and server on hosts of their own (make check-net, root).
  *
  *      hub, the director's namespace              what a cut is
  *      ┌────────── bridge ──────────┐
@@ -8,8 +8,8 @@
  *       side0                 side0               silent:  the port is taken off the bridge; every
  *       client's namespace    server's                     link stays up, every packet is lost
  *
- * The figures printed are from the cut until the last operation had ended. The bound is the
- * configured time and 100 ms.
+ * The figures printed are from the cut until the last operation had ended. The limit is the configured time and
+ * 100 ms.
  */
 #include "../support/net.h"
 #include "../support/pair.h"
@@ -18,9 +18,9 @@
 
 enum {
     TIMEOUT_MS = 1000,
-    TCP_TIMEOUT_MS = 2000, /* the kernel counts seconds, and needs two */
+    TCP_TIMEOUT_MS = 2000, /* the kernel counts in seconds, and needs two */
     PATIENT_MS = 5000,
-    MORE_MS = 100, /* the promise of issue 5 */
+    MORE_MS = 100, /* limit beyond the configured time */
     HOSTS = 2,
     FEW = 3,
     TAG_LOST = 100,
@@ -30,7 +30,7 @@ enum {
 enum pull { SILENT, PULLED, CUTS };
 static const char *const cuts[CUTS] = {"silent", "pulled"};
 
-/* A test's variant: a pull, or one while nothing is sent, only received. */
+/* Another variant: a pull while one side only receives. */
 enum { IDLE = CUTS };
 
 /* ---- sides ---- */
@@ -50,7 +50,7 @@ static void load_post(struct load *load, struct bmi_method_addr *peer, const cha
     }
 }
 
-/* Returns when the last one had ended. */
+/* Waits for the operations to time out; returns when the last one had ended. */
 static int64_t load_times_out(struct load *load, bool sends)
 {
     int64_t end;
@@ -69,7 +69,7 @@ static int64_t load_times_out(struct load *load, bool sends)
     return end;
 }
 
-/* Says hello until it works. */
+/* Repeats a hello until it is answered. */
 static void greet(struct bmi_method_addr *server)
 {
     int64_t out = 1, in;
@@ -78,7 +78,7 @@ static void greet(struct bmi_method_addr *server)
         host_pump(5);
 }
 
-/* Has operations with the client too; answers every greeting. */
+/* Serves: has operations with the client, too, and answers every greeting. */
 static void server(struct side *side)
 {
     static struct load load;
@@ -182,7 +182,7 @@ static void cut_and_heal(struct world *world, enum pull how, bool sends, const c
 
     make_hub();
     start_both(world, sides);
-    pause_ms(300); /* until nothing is on its way any more */
+    pause_ms(300); /* until no packet is on its way */
     begin = now_ms();
     cut(how);
     for (int i = 0; i < HOSTS; i++)
@@ -203,7 +203,7 @@ static void cut_and_heal(struct world *world, enum pull how, bool sends, const c
     child_end(sides[1]);
 }
 
-/* ---- who notices ---- */
+/* ---- detection of the cut ---- */
 
 static void watched(struct world *world)
 {
@@ -212,7 +212,7 @@ static void watched(struct world *world)
     unsetenv("BMI_MX_PEER_TIMEOUT_MS");
 }
 
-/* After how much silence a port gives a peer up. */
+/* Silence after which a port gives a peer up. */
 static const char *keepalive(void)
 {
     if (port_is("rdm"))
@@ -220,7 +220,7 @@ static const char *keepalive(void)
     return port_is("dgram") ? "MX_DGRAM_GIVE_UP_MS" : "MX_TCP_KEEPALIVE_MS";
 }
 
-/* The transport's own keep-alive: the kernel's for TCP, else the port's. */
+/* The transport's own keep-alive: the kernel's for TCP, otherwise the port's. */
 static void kept_alive(struct world *world)
 {
     enum pull how = (enum pull)(variant_of(world) % CUTS);
@@ -239,7 +239,7 @@ static void kept_alive(struct world *world)
 enum { ROUND_SIZES = 4 };
 static const bmi_size_t sizes[ROUND_SIZES] = {16, 4000, 300000, 2 * MIB};
 
-/* Rounds of messages both ways until the client, who is told, says in one that it is the last. */
+/* Exchanges messages both ways in rounds, until the client, which is told so, marks the last round in a message. */
 static void talk(struct side *side, struct bmi_method_addr *peer, bool leads)
 {
     char *in[ROUND_SIZES], *out[ROUND_SIZES];
@@ -321,7 +321,7 @@ static void cuts_briefly(struct world *world)
         cut((enum pull)(i % CUTS));
         pause_ms(250);
         heal((enum pull)(i % CUTS));
-        pause_ms(1000); /* TCP comes back after twice the time it was away */
+        pause_ms(1000); /* TCP retransmits after twice the time of the cut */
     }
     child_tell(sides[0], "enough", 0);
     child_hear(sides[0], "done");

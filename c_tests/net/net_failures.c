@@ -1,13 +1,13 @@
 /*
- * A server that is killed and restarted, while its client has exchanges with it, over a path of two
+ * A server is killed and restarted while its client has exchanges with it, over a path with a delay of two
  * milliseconds (make check-net, root).
  *
  *      client ── side0 ══ port0 ──[ cable: delay ]── port1 ══ side0 ── the server's machine
  *
- * The machine lives on and refuses connections while there is no server. A refusal takes longer than the
- * posts, so that all of an exchange waits when it comes; on a loopback device a post itself is refused. The
- * client must hear of sends first, and its exchanges reach the next server. The figures
- * are from the start of that one.
+ * The machine stays up and rejects connections while there is no server. A rejection takes longer than the posts,
+ * so that all of an exchange is waiting when it comes; on a loopback device the post itself is rejected. The
+ * client must be told of failed sends first, and its exchanges reach the next server. The figures count from the
+ * start of that server.
  */
 #include "../support/cable.h"
 #include "../support/net.h"
@@ -27,12 +27,13 @@ enum {
 
 /* ---- clients ---- */
 
-/* As OrangeFS's clients have them, begun together: an answer's receive, a request, data too large to go by itself. */
+/* Exchanges as OrangeFS's clients have them, begun together: the answer's receive, a request, data that is too
+ * large for the request. */
 struct exchanges {
     struct op answer[EXCHANGES], request[EXCHANGES], data[EXCHANGES];
 };
 
-/* Begins them; any post may be refused. */
+/* Begins the exchanges; any post may be rejected. */
 static void exchanges_begin(struct exchanges *all, struct bmi_method_addr *server)
 {
     static char request[REQUEST_BYTES], answers[EXCHANGES][ANSWER_BYTES], *data;
@@ -69,7 +70,7 @@ static bool has_failed(const struct op *op)
     return op->posted >= 0 && op->error < 0;
 }
 
-/* The last one of these to be told of, or of those before. */
+/* Checks that an operation was reported after those up to `last`; returns the position of the latest one. */
 static int last_told(const struct op *op, int last, const char *what)
 {
     if (!has_failed(op))
@@ -79,9 +80,9 @@ static int last_told(const struct op *op, int last, const char *what)
     return op->turn;
 }
 
-/* Waits until they have ended, with testcontext for so many completions at a time, and checks the order in which
- * failures are told: a client that hears of a failed receive before the sends that fail with it waits for ever
- * (docs/hosts.md, Calls). Whether all of them went well. */
+/* Waits until all have ended, calling testcontext for `incount` completions at a time, and checks the order in
+ * which failures are reported: a client that learns of a failed receive before the sends that fail with it hangs
+ * (docs/hosts.md, Calls). Returns whether all succeeded. */
 static bool exchanges_end(struct exchanges *all, int incount, int ms)
 {
     bool well = true;
@@ -103,7 +104,7 @@ static bool exchanges_end(struct exchanges *all, int incount, int ms)
     return well;
 }
 
-/* Every operation was accepted and has failed. */
+/* Checks that every operation was accepted and has failed. */
 static void exchanges_all_failed(const struct exchanges *all)
 {
     for (int i = 0; i < EXCHANGES; i++) {
@@ -112,7 +113,7 @@ static void exchanges_all_failed(const struct exchanges *all)
     }
 }
 
-/* Begins them again and again, until they go well; returns how often they did not. */
+/* Repeats the exchanges until they succeed; returns the number of failed attempts. */
 static int exchanges_retry(struct bmi_method_addr *server, int incount, int ms)
 {
     deadline_t deadline = deadline_in(ms);
@@ -127,8 +128,8 @@ static int exchanges_retry(struct bmi_method_addr *server, int incount, int ms)
     }
 }
 
-/* As the director says: exchanges that go well ("well", how many before did not), and those during which the server is
- * killed ("begun", "killed", "failed"). */
+/* Follows the director: exchanges that succeed ("well", with the number of failed attempts), and exchanges during
+ * which the server is killed ("begun", "killed", "failed"). */
 static void exchanges_lose_servers(struct side *side, struct bmi_method_addr *server, int incount)
 {
     struct exchanges all;
@@ -152,7 +153,7 @@ struct served {
     struct bmi_method_addr *from;
     bmi_msg_tag_t tag;
     struct op data, answer;
-    char *room; /* NULL: none is served here */
+    char *room; /* NULL: the place is free */
     bool answered;
 };
 
@@ -166,7 +167,7 @@ static void serve(struct served *one, const struct arrival *request)
     op_recv(&one->data, one->from, one->room, DATA_BYTES, one->tag);
 }
 
-/* Goes on as far as it can. */
+/* Takes the next step, if it is possible. */
 static void go_on(struct served *one)
 {
     if (!is_over(&one->data) || (one->answered && !is_over(&one->answer)))
@@ -181,7 +182,7 @@ static void go_on(struct served *one)
     op_send(&one->answer, one->from, "done", 4, one->tag);
 }
 
-/* Serves exchanges until any note comes. */
+/* Serves exchanges until a note comes. */
 static void exchanges_serve(struct side *side)
 {
     static struct served all[SERVED];
@@ -207,7 +208,7 @@ static void exchanges_serve(struct side *side)
 
 /* ---- sides ---- */
 
-/* Does nothing but be there. */
+/* A machine without a task of its own. */
 static void machine(struct side *side)
 {
     become_host(side);
@@ -246,7 +247,7 @@ static struct child *begin_server(struct world *world, int64_t machine, int64_t 
     return server;
 }
 
-/* The variant: how many completions the client takes at a time. */
+/* The variant: number of completions that the client takes at a time. */
 static void restart(struct world *world)
 {
     int incount = (int)variant_of(world);
@@ -292,7 +293,7 @@ static void restart(struct world *world)
 
 static void prepare(void)
 {
-    /* Nothing ends between two posts. */
+    /* No operation ends between two posts. */
     setenv("MX_HELPER", "off", 1);
     /* The server dies once for each case. */
     set_ms("MX_DGRAM_GIVE_UP_MS", 1500 * slower());

@@ -1,9 +1,9 @@
 /*
- * The file server and its client, the very programs, over a cable that loses (make check-net, root).
+ * The file server and its client, as installed, over a cable with losses (make check-net, root).
  *
  *      bmi_cp, three at a time ── side0 ══ port0 ──[ cable ]── port1 ══ side0 ── bmi_fileserver
  *
- * Files there and back, compared byte for byte; then the server ends in order.
+ * Files are copied there and back, and compared byte by byte; then the server ends in order.
  */
 #include "../support/cable.h"
 #include "../support/net.h"
@@ -17,7 +17,7 @@ enum {
     WITHIN_MS = 60000,
 };
 
-/* Of the programs, and of the files. */
+/* Path of a program or a file. */
 static const char *path(const char *variable)
 {
     const char *value = getenv(variable);
@@ -27,7 +27,7 @@ static const char *path(const char *variable)
     return value;
 }
 
-/* Any endpoint will do: the host is this test's alone. */
+/* Any endpoint is free: the host belongs to this test. */
 static void address(char *text, size_t size)
 {
     snprintf(text, size, "mx://198.51.100.%d:2000", SERVER + 1);
@@ -60,7 +60,7 @@ static void client(struct side *side)
         if (deadline_over(deadline))
             FAIL("the file server does not answer");
     begin = now_ms();
-    /* Shell: the copies run at the same time, and each must succeed. */
+    /* A shell script: the copies run at the same time, and each must succeed. */
     run("set -e; p=; for n in $(seq %d); do ("
         " %s/bmi_cp %s/file %s/copy$n >/dev/null;"
         " %s/bmi_cp %s/copy$n %s/back$n >/dev/null;"

@@ -1,11 +1,11 @@
 /*
- * Two hosts and a bad link between them, one test for each kind of badness (make check-net, root).
+ * Two hosts and a bad link between them, one test for each kind of fault (make check-net, root).
  *
  *      client ── side0 ══ port0 ──[ cable: delay, loss, ... ]── port1 ══ side0 ── server
  *
- * Over each: messages of 8 bytes to 16 MiB both ways at once, all of them intact, exactly once and in
- * order; pings; a stream each way. All within a time that stands in the table, so that a protocol
- * that waits where it should resend fails. Prints what it measured.
+ * Over each link: messages of 8 bytes to 16 MiB both ways at once, each intact, exactly once and in order; pings;
+ * a stream each way. The table limits the time, so that a protocol that waits where it should retransmit fails.
+ * Prints what it measured.
  */
 #include "../support/cable.h"
 #include "../support/net.h"
@@ -28,7 +28,7 @@ enum {
 /* The director's plan for both sides. */
 struct plan {
     int64_t largest; /* of the messages */
-    int64_t piece;   /* messages of a stream */
+    int64_t piece;   /* size of a message of the stream */
     int64_t within_ms;
 };
 
@@ -51,7 +51,7 @@ static void tell_plan(struct child *child, const struct plan *plan)
 
 /* ---- sides ---- */
 
-/* The library's warnings, kept for the end; they are said then, too. */
+/* The library's warnings, which are collected and printed again at the end. */
 static int warnings = -1, old_stderr = -1;
 
 static void keep_warnings(void)
@@ -173,7 +173,7 @@ static void over(struct world *world, const struct way *way, const struct plan *
     for (int i = 0; i < 2; i++)
         child_end(sides[i]);
     cable_remove(cable);
-    /* Over dgram the library itself finds out, and says what is wrong with the network. */
+    /* Over dgram the library detects the fault, and logs what is wrong with the network. */
     if (way->black_hole > 0 && port_is("dgram"))
         CHECK(warned);
 }
@@ -199,7 +199,7 @@ static void over(struct world *world, const struct way *way, const struct plan *
     X(a_hundred_megabits_far_away, 16 * MIB, MIB, 50,                                             \
       {.delay_us = 20000, .rate_mbit = 100, .queue_kib = 256})
 
-/* Where TCP has no goodput to speak of, or none at all. */
+/* Links over which TCP has hardly any goodput, or none. */
 #define LINKS_FOR_DGRAM(X)                                                                        \
     X(loss_of_5_percent, 16 * MIB, MIB, 40, {.delay_us = 1000, .loss = 50})                       \
     X(loss_of_10_percent, 16 * MIB, MIB, 50, {.delay_us = 1000, .loss = 100})                     \

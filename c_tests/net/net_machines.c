@@ -1,13 +1,12 @@
 /*
- * A server with two addresses, called at the one it would not answer from by itself, where it listens on
- * both or on that one only (make check-net, root).
+ * A server with two addresses, called at the one that the kernel would not choose as source of the answer, and
+ * listening on both or on that one only (make check-net, root).
  *
  *      client ── side0 ══ hub ══ side0 ── server: 198.51.100.2 and another, on the same interface
  *                                          or behind it
  *
- * Messages of 8 bytes to 1 MiB both ways, and enough tiny ones in a row that they take their own
- * socket. Over dgram no other port will do: an answer from the wrong address would not be taken, and
- * the call would be made over TCP.
+ * Messages of 8 bytes to 1 MiB both ways, and enough small ones in a row that they get a socket of their own. Over
+ * dgram no other port is allowed: the client would drop an answer from the wrong address, and call over TCP.
  */
 #include "../support/net.h"
 #include "../support/pair.h"
@@ -20,13 +19,13 @@ enum { ROUNDS = 3, PINGS = 200, WITHIN_MS = 20000, CLIENT = 0, SERVER = 1 };
 
 #define LARGEST (INT64_C(1) << 20)
 
-/* The other address, and what makes it one. */
+/* The other address, and its place. */
 struct home {
     const char *address, *device;
-    const char *way; /* how the client gets there; NULL: it is a neighbour */
+    const char *way; /* the client's route to it; NULL: on the same network */
 };
 
-/* A test's variant: which home, and whether the server listens there only. */
+/* Variants: the address's place, and whether the server listens there only. */
 enum { INTERFACE, BEHIND, ONLY };
 
 static const struct home homes[] = {
@@ -34,17 +33,17 @@ static const struct home homes[] = {
     {"203.0.113.77/32", "lo", "203.0.113.77/32 via 198.51.100.2"},
 };
 
-/* Its address in mx://. */
+/* Formats the mx:// address. */
 static void name_home(char text[ADDRESS_SIZE], const struct home *home, int endpoint)
 {
     snprintf(text, ADDRESS_SIZE, "mx://%s%.*s:0:%d", port_is("dgram") ? "dgram@" : "",
              (int)strcspn(home->address, "/"), home->address, endpoint);
 }
 
-/* A server that listens on that address only. */
+/* Starts a server that listens on that address only. */
 static int start_only_at(const struct home *home)
 {
-    int endpoint = host_start_server(); /* finds one that is free, and frees it again */
+    int endpoint = host_start_server(); /* finds a free endpoint and closes it again */
     struct bmi_method_addr *address;
     char text[ADDRESS_SIZE];
 
@@ -58,7 +57,7 @@ static int start_only_at(const struct home *home)
     return endpoint;
 }
 
-/* Does a connection to that port of the server's first address succeed? */
+/* Returns whether a connection to that port of the server's first address succeeds. */
 static bool is_open_at_first(int port)
 {
     struct sockaddr_in first = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};

@@ -1,13 +1,13 @@
 /*
- * One server and eight clients, each a host, and all of them behind one narrow or bad cable to the
- * server (make check-net, root).
+ * One server and eight clients, each a host, and all clients behind one narrow or bad cable to the server (make
+ * check-net, root).
  *
  *      client 0 ══ port0 ──┐
  *         ...              bridge ── up0 ══ up1 ──[ cable: a rate and a short queue, loss ]── port8 ══ server
  *      client 7 ══ port7 ──┘
  *
- * Incast: all send as fast as they can for a while. The cable must be used, and no client starve: the
- * goodput of all and each client's share are printed. Crowd: all talk at once over a cable that loses.
+ * Incast: all send as fast as they can for a while. The cable must be used, and no client may starve: the total
+ * goodput and each client's share are printed. Crowd: all talk at once over a cable with losses.
  */
 #include "../support/cable.h"
 #include "../support/net.h"
@@ -23,9 +23,9 @@ enum {
     INCAST_MS = 4000,
     ROUNDS = 2,
     WITHIN_MS = 45000,
-    /* Of what is fair: below it a client is starved. */
+    /* Least share of a client, in percent of the fair share. */
     SHARE_MIN_PERCENT = 25,
-    /* Of the cable's rate, headers included: what must be used at least. */
+    /* Least use of the cable's rate, headers included. */
     USED_MIN_PERCENT = 60,
 };
 
@@ -36,7 +36,7 @@ struct scene {
 
 /* ---- incast ---- */
 
-/* Client number and where its flow comes from, in the order in which they said hello. */
+/* Accepts all clients, in the order of their hellos. */
 static void await_clients(struct bmi_method_addr *clients[CLIENTS])
 {
     for (int i = 0; i < CLIENTS; i++)
@@ -66,7 +66,7 @@ static void incast_server(struct side *side)
         going = 0;
         for (int i = 0; i < CLIENTS; i++)
             going += inflow_step(&flows[i]);
-        /* Until the first is through they all compete. */
+        /* All compete until the first one has finished. */
         if (going < CLIENTS && first_end == 0) {
             first_end = now_ms();
             for (int i = 0; i < CLIENTS; i++)
@@ -176,7 +176,7 @@ static void take_down(struct scene *scene)
 
 static const struct way narrow = {.delay_us = 200, .rate_mbit = 100, .queue_kib = 64};
 
-/* The variant: the size of messages. */
+/* The variant: size of the messages. */
 static void incast(struct world *world)
 {
     const struct way *way = &narrow;

@@ -5,8 +5,8 @@
  *                             │
  *                      10.0.0.254 router 192.168.7.1 ──── inside ──── clients, translated
  *
- * Who can reach a server can use it, whatever else there is on the two machines, and is called what its
- * connection comes from. Export lists are asked about that address (docs/security.md).
+ * Every client that can reach a server can use it, whatever other networks the two machines have, and is named by
+ * the address that its connection comes from. Export lists refer to that address (docs/security.md).
  */
 #include "../support/machines.h"
 #include "../support/pair.h"
@@ -55,7 +55,7 @@ static void named_server(struct side *side)
     serve_at(side, "mx://storage1:0:3");
 }
 
-/* Over a fabric it is that or nothing. */
+/* Over a fabric the address allows no fallback. */
 static void client_of_a_name(struct side *side)
 {
     become_machine(side);
@@ -64,7 +64,7 @@ static void client_of_a_name(struct side *side)
     host_stop();
 }
 
-/* On a machine with two addresses: calls the server over the second network. */
+/* Runs on a machine with two addresses, and calls the server over the second network. */
 static void over_the_second(struct side *side)
 {
     struct bmi_method_addr *server;
@@ -78,7 +78,7 @@ static void over_the_second(struct side *side)
     host_stop();
 }
 
-/* ---- a network that the server is not on comes first ---- */
+/* ---- a network without the server comes first ---- */
 
 static void meet(struct child *server, struct child *client)
 {
@@ -91,7 +91,7 @@ static void meet(struct child *server, struct child *client)
     end_service(server, 1);
 }
 
-/* Each has one that the other is not on. */
+/* Each machine has a network that the other has not. */
 static void management_first(struct world *world)
 {
     struct child *server, *client;
@@ -104,7 +104,7 @@ static void management_first(struct world *world)
     meet(server, client);
 }
 
-/* The name of the server is that of its second address. */
+/* The server's name stands for its second address. */
 static void named_after_the_second(struct world *world)
 {
     struct child *server, *client;
@@ -123,7 +123,7 @@ static void add_docker(struct child *machine)
                 "ip link set docker0 up");
 }
 
-/* The variant: the server has such a bridge, too. */
+/* The variant: true if the server has such a bridge, too. */
 static void docker_first(struct world *world)
 {
     struct child *server, *client;
@@ -174,7 +174,7 @@ static void behind_firewall(struct world *world)
     meet(server, client);
 }
 
-/* One of two with the same number, behind the same translator. */
+/* One of two clients with the same number behind one translator. */
 static void translated(struct side *side)
 {
     struct bmi_method_addr *server;

@@ -6,10 +6,11 @@
  *                     client      bystander                     attacker               192.168.7.2        .9
  *                                                                                           client    attacker
  *
- * The attacker knows all that is said of the client and of the server, or has heard all that they said to each other: from
- * another machine, from behind the client's own translator, or as a relay between them. It becomes a peer of its own at
- * most. Client and bystander go on without an error and without a pause, no message is lost, comes twice or is another's,
- * and the server has the descriptors and the memory of before when the attacker is gone.
+ * The attacker knows everything that is said about client and server, or has heard all that they said to each
+ * other: from another machine, from behind the client's own translator, or as a relay between them. It becomes at
+ * most a peer of its own. Client and bystander go on without an error or a pause, no message is lost, comes twice
+ * or belongs to another peer, and when the attacker has left, the server has the descriptors and the memory of
+ * before.
  */
 #include "../support/attack.h"
 #include "../support/machines.h"
@@ -54,7 +55,7 @@ static uint32_t ipv4(const char *text)
 
 /* ---- sides ---- */
 
-/* A machine, which has the site's secret if the variant says so. */
+/* Becomes a machine, with the site's secret if the variant says so. */
 static void become_of_the_site(struct side *side)
 {
     become_machine(side);
@@ -76,7 +77,7 @@ static void client(struct side *side)
     besieged(side, service_of(SERVER, ENDPOINT));
 }
 
-/* Hears where the client is. */
+/* Receives the client's address from the director. */
 static void attacker(struct side *side)
 {
     struct door of_server = door_of(ipv4(SERVER), ENDPOINT), of_client;
@@ -116,7 +117,7 @@ static bool is_refused(int answer)
     return answer == WRONG_PROOF || answer == TURNED_AWAY;
 }
 
-/* Without the secret, and with a proof that is wrong. */
+/* Once without the secret, once with a wrong proof. */
 static void intrude_without_secret(const struct door *door)
 {
     static const unsigned char proof[PROOF_BYTES] = "letters that are none";
@@ -137,7 +138,7 @@ static void intrude_without_secret(const struct door *door)
     }
 }
 
-/* Says what it has recorded, on this machine and on another one. */
+/* Replays the recording on this machine and on another one. */
 static void replay_everywhere(const struct side *side, pid_t elsewhere)
 {
     struct door of_server = door_of(ipv4(SERVER), ENDPOINT);
@@ -186,7 +187,7 @@ static void relay(struct side *side)
     }
 }
 
-/* Calls once, over the relay; tells whether it was answered. */
+/* Calls once over the relay; reports whether it was answered. */
 static void caller(struct side *side)
 {
     struct in_addr address;
@@ -237,7 +238,7 @@ static void begin_router(struct child *router)
                "add rule ip nat out oif eth1 masquerade\"");
 }
 
-/* The variant: behind the translator of the client. */
+/* The variant: FROM_INSIDE for an attacker behind the client's translator. */
 static void claim_the_client(struct world *world)
 {
     bool is_inside = (variant_of(world) & FROM_INSIDE) != 0;
@@ -274,7 +275,7 @@ static void claim_the_client(struct world *world)
     }
 }
 
-/* Has the router hand what is for the server to its relay. */
+/* Makes the router redirect packets for the server to its relay. */
 static struct child *begin_relay(struct world *world)
 {
     struct child *relay = machine(world, "relay");
@@ -286,7 +287,7 @@ static struct child *begin_relay(struct world *world)
     return relay;
 }
 
-/* The code with which a call from inside ends. */
+/* Returns the code with which a call from inside ends. */
 static int call(struct world *world, const char *target)
 {
     struct child *caller = machine(world, "caller");
@@ -301,7 +302,7 @@ static int call(struct world *world, const char *target)
     return code;
 }
 
-/* A call that the relay changes, or adds to, is none of the site's; nor is one to the relay's own name. */
+/* A call that the relay alters, or adds to, is rejected; so is a call to the relay's own name. */
 static void meddle_with_calls(struct world *world, struct child *relay)
 {
     int code;
@@ -316,7 +317,7 @@ static void meddle_with_calls(struct world *world, struct child *relay)
     CHECK_THAT(call(world, INSIDE), ==, -BMI_EPERM);
 }
 
-/* The variant: with a site's secret. */
+/* The variant: whether the site has a secret. */
 static void repeat_the_client(struct world *world)
 {
     bool with_secret = (variant_of(world) & SECRET) != 0;

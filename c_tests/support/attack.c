@@ -6,7 +6,7 @@
 enum {
     UNEXPECTED = 0xd, EXPECTED = 0xe, /* types of messages */
     GUESSES = 12,    /* ids of peers, from 0 on */
-    WORDS = 4,       /* ids of requests, likewise */
+    WORDS = 4,       /* ids of requests, from 0 on */
     FLOOD = 120,     /* links */
     HELLOS = 1000,   /* datagrams */
     FLOOD_MS = 300,
@@ -60,7 +60,7 @@ static bool is_answered(struct intruder *it)
     return false;
 }
 
-/* Is let in as that peer, and is another one: what it asks is answered to it. */
+/* Introduces itself as that peer and gets a session of its own: its question is answered to itself. */
 static void become_another(const struct door *door, const struct identity *as)
 {
     for (int64_t number = 1;; number++) {
@@ -80,7 +80,7 @@ static void become_another(const struct door *door, const struct identity *as)
     }
 }
 
-/* Hangs up when all that was said has been read, or the link has been ended for it. */
+/* Hangs up once the server has read everything sent, or has closed the link. */
 static void hang_up_after(struct intruder *it)
 {
     unsigned char answer[PACKET_MAX];
@@ -92,7 +92,7 @@ static void hang_up_after(struct intruder *it)
     hang_up(it);
 }
 
-/* Messages with the ids that an endpoint has given to others: one answers for them, one asks. */
+/* Sends messages with ids that the endpoint has given to others: one as their answer, one as their request. */
 static void speak_for_others(const struct door *door, const struct identity *as)
 {
     for (uint64_t guess = 0; guess < GUESSES; guess++) {
@@ -113,7 +113,7 @@ static void speak_for_others(const struct door *door, const struct identity *as)
     }
 }
 
-/* Packets about requests, credits and sessions that are not its own. */
+/* Sends packets about requests, credits and sessions of others. */
 static void meddle(const struct door *door, const struct identity *as)
 {
     static const struct {
@@ -135,7 +135,7 @@ static void meddle(const struct door *door, const struct identity *as)
 
         CHECK_THAT(enter_as(&intruder, door, as, &answerer, &id), ==, WELCOME);
         if (packet.kind == KIND_CONNECT || packet.kind == KIND_REPLY) {
-            /* It is another peer now. */
+            /* Claims to be another peer on the same link. */
             struct identity other = answerer;
 
             other.number++;
@@ -149,7 +149,7 @@ static void meddle(const struct door *door, const struct identity *as)
     }
 }
 
-/* Links of strangers, with half of an introduction, and with all of it; all at once, for a moment. */
+/* Opens many links at once for a moment, with half of an introduction or a whole one. */
 static void flood(const struct door *door, const struct identity *as)
 {
     static struct intruder intruders[FLOOD];

@@ -1,7 +1,5 @@
 /*
- * The one place where the tests include the BMI library's header.
- *
- * As check.h, it may stand first in a C file.
+ * The one place where the tests include the BMI library's header. Like check.h, it may come first in a C file.
  */
 #ifndef C_TESTS_BMI_H
 #define C_TESTS_BMI_H
@@ -10,19 +8,19 @@
 
 #ifdef BMI_MX_STANDALONE
 #include "standalone.h"
-/* Where the host reads an operation's address, behind its id. */
+/* Offset from an operation's id to the address object that the host reads. */
 enum { ADDRESS_AT = 80 };
 #else
 #include "bmi_mx.h"
 enum { ADDRESS_AT = 72 };
 #endif
 
-/* The table of this program, from ops_linked.c or ops_dlopen.c, which for the stand-alone BMI are
-* compiled as the_table(). */
+/* Returns the table of this program: from ops_linked.c or ops_dlopen.c, which for the stand-alone BMI are compiled
+ * as the_table(). */
 const struct bmi_method_ops *the_ops(void);
-/* The library's own symbol of that name, or NULL. */
+/* Returns the library's own symbol of that name, or NULL. */
 void *library_symbol(const char *name);
-/* dlclose; the next of these opens it again. Only of ops_dlopen.c. */
+/* dlclose; the next call of the functions above opens the library again. In ops_dlopen.c only. */
 void library_close(void);
 
 #endif

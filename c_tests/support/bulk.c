@@ -10,7 +10,8 @@ enum {
     AFTERWARDS_MS = 1000,
 };
 
-/* Small requests one after the other until it is over, or for so long; the longest one's milliseconds. */
+/* Sends small requests one after the other until the bulk exchange is over, or for `ms`. Returns the longest round
+ * trip in milliseconds. */
 static int64_t ask_meanwhile(struct bmi_method_addr *server, const struct exchange *bulk, int ms)
 {
     deadline_t deadline = deadline_in(ms);
@@ -29,7 +30,7 @@ static int64_t ask_meanwhile(struct bmi_method_addr *server, const struct exchan
     return longest;
 }
 
-/* Gets a bulk and cancels it when the first bytes are there. */
+/* Begins a get and cancels it when its first bytes have arrived. */
 static void cancel_a_get(struct bmi_method_addr *server, int64_t size)
 {
     const uint64_t pattern = 0x5eed;

@@ -5,8 +5,8 @@
  *              ── order, value ────────────►   │
  *              ◄── is ──────────────────────── ┘
  *
- * Small requests are answered meanwhile, contents are right, and the session goes on: a receive posted from the beginning,
- * which no message matches, tells of its end (service.h). Knows nothing of: what a relay does.
+ * Small requests are answered meanwhile, contents are checked, and the session goes on: a receive posted from the
+ * beginning, which no message matches, would fail if it ended (service.h). Knows nothing of: what a relay does.
  */
 #ifndef C_TESTS_BULK_H
 #define C_TESTS_BULK_H
@@ -17,13 +17,13 @@
 #define MIB (1024 * KIB)
 
 enum {
-    SMALL = 40 * KIB,      /* goes with its request */
-    LARGE = 300 * KIB,     /* is asked for */
+    SMALL = 40 * KIB,      /* travels with its request */
+    LARGE = 300 * KIB,     /* announced and pulled */
     BULK = 16 * MIB,
-    MIDDLE = 4 * MIB,      /* of a bulk, where something happens */
-    BULK_MS = 5000,        /* for a bulk beside small requests */
-    STALLED_MS = 15000,    /* likewise, when its data link stands still */
-    SMALL_MS = 2000,       /* for a small request meanwhile */
+    MIDDLE = 4 * MIB,      /* position in a bulk transfer where something happens */
+    BULK_MS = 5000,        /* limit for bulk data beside small requests */
+    STALLED_MS = 15000,    /* limit when its data link stalls */
+    SMALL_MS = 2000,       /* limit for a small request meanwhile */
 };
 
 /* Orders to a client, and to a relay. */
@@ -34,23 +34,25 @@ struct scene {
     struct child *server, *relay, *client;
 };
 
-/* The client: hears its server's "endpoint", and does what it is told. At its end it tells the number of its log's warnings. */
+/* Role of a client: receives its server's "endpoint", and carries out orders. At the end it reports the number of
+ * warnings in its log. */
 void bulk_client(struct side *side);
 
-/* For directors: has a relay obey; its answer. */
+/* For directors: gives a relay an order; returns its answer. */
 int64_t order(struct child *relay, enum order what, int64_t value);
-/* For directors: the client does it, beside small requests, within that time. */
+/* For directors: has the client do this, beside small requests, within that time. */
 void have_done(const struct scene *scene, enum bulk_order what, int64_t size, int ms);
-/* For directors: begins the role "relay" of a server that serves; returns the number at which it listens. */
+/* For directors: starts the role "relay" in front of a running server; returns the number at which it listens. */
 int64_t spawn_relay(struct world *world, struct scene *scene);
-/* For directors: the links of all sessions so far, and the bytes of the data links. */
+/* For directors: return the links of all sessions so far, and the bytes over data links. */
 int64_t connections_of(const struct scene *scene);
 int64_t bytes_of(const struct scene *scene);
-/* For directors: until large messages go over a data link. */
+/* For directors: waits until large messages use a data link. */
 void await_data_link(const struct scene *scene);
-/* For directors: ends client and relay. The client has logged so many warnings. */
+/* For directors: ends client and relay. The client must have logged that many warnings. */
 void end_client(const struct scene *scene, int warnings);
-/* For directors: ends all three. The client has logged no warning, and no operation of the server has failed. */
+/* For directors: ends client, relay and server. The client has logged no warning, and no operation of the server
+ * has failed. */
 void end_scene(const struct scene *scene);
 
 #endif

@@ -7,20 +7,20 @@
 #include <sys/wait.h>
 
 enum {
-    FRAME = 1514,           /* the largest without offloads */
-    NETEM_PACKETS = 100000, /* the delay line of a link without a rate; the default is 1000 */
+    FRAME = 1514,           /* largest without offloads */
+    NETEM_PACKETS = 100000, /* length of netem's delay line without a rate; the default is 1000 */
     ARGUMENTS = 700,
 };
 
 struct cable {
     char ends[2][16];
     char bridge[16]; /* with netem */
-    /* mx_shaper's; 0 with netem. It ends when its standard input does. */
+    /* mx_shaper's process, which ends when its standard input does; 0 with netem. */
     pid_t pid;
     int input, output;
 };
 
-/* ---- which ---- */
+/* ---- the choice ---- */
 
 static bool kernel_has_netem(void)
 {
@@ -36,7 +36,7 @@ static bool kernel_has_netem(void)
     return answer;
 }
 
-/* ---- words ---- */
+/* ---- arguments ---- */
 
 struct words {
     char *text;
@@ -58,7 +58,7 @@ static void put(struct words *words, const char *format, ...)
     words->used += (size_t)more;
 }
 
-/* Both programs take shares as "0.1%". */
+/* Both programs accept shares as "0.1%". */
 static void put_share(struct words *words, const char *name, int thousandths)
 {
     if (thousandths > 0)
@@ -79,7 +79,7 @@ static void put_shaper_options(struct words *words, const struct way *way)
         put(words, "--mtu-black-hole %d ", way->black_hole);
 }
 
-/* netem's limit counts what is delayed beside what waits. */
+/* netem's limit counts delayed frames in addition to waiting ones. */
 static int netem_limit(const struct way *way)
 {
     int64_t delayed = (int64_t)way->rate_mbit * (way->delay_us + way->jitter_us) / 8;
@@ -144,7 +144,7 @@ static void netem_end(const char *end, const char *bridge, const struct way *way
     put_netem_options(&words, way);
     run("ip link set %s master %s", end, bridge);
     run("tc qdisc add dev %s root netem %s", end, options);
-    /* A bridge forgets frames that the port they would leave by is too small for. */
+    /* A bridge drops frames that are larger than the outgoing port's MTU. */
     if (way->black_hole > 0)
         run("ip link set %s mtu %d", end, way->black_hole);
 }
@@ -155,7 +155,7 @@ static void lay_netem(struct cable *cable, const struct way *forth, const struct
 
     snprintf(cable->bridge, sizeof cable->bridge, "cable%d", laid++);
     run("ip link add %s type bridge", cable->bridge);
-    /* Before it is too narrow for IPv6, as its ends may be. */
+    /* Set before the MTU is too small for IPv6, which the ends' may be. */
     run("ip link set %s addrgenmode none", cable->bridge);
     netem_end(cable->ends[1], cable->bridge, forth);
     netem_end(cable->ends[0], cable->bridge, back);
@@ -164,7 +164,7 @@ static void lay_netem(struct cable *cable, const struct way *forth, const struct
 
 /* ---- mx_shaper ---- */
 
-/* Its next bytes, or none when it has ended. */
+/* Reads the shaper's next bytes; 0 if it has ended. */
 static size_t hear_shaper(const struct cable *cable, char *text, size_t size)
 {
     ssize_t got = read(cable->output, text, size - 1);
@@ -184,7 +184,7 @@ static void lay_shaper(struct cable *cable, const struct way *forth, const struc
     put_shaper_options(&words, forth);
     put(&words, "--back ");
     put_shaper_options(&words, back);
-    /* Before all others: what it is late by, the cable would seem to be. */
+    /* Runs at high priority: its own delays would look like the cable's. */
     snprintf(command, sizeof command, "exec nice -n -19 %s %s %s %s", shaper(), cable->ends[0],
              cable->ends[1], options);
     CHECK(pipe2(input, O_CLOEXEC) == 0 && pipe2(output, O_CLOEXEC) == 0);
@@ -223,7 +223,7 @@ static void remove_shaper(struct cable *cable)
         printf("        %s\n", line);
     fflush(stdout);
     CHECK_THAT(status, ==, 0);
-    /* Else the figures would be those of this machine, not of the cable. */
+    /* Otherwise the figures would be those of this machine, not of the cable. */
     CHECK(strstr(said, "larger than a cable carries") == NULL);
 }
 
@@ -250,7 +250,7 @@ void cable_remove(struct cable *cable)
     if (cable->pid != 0)
         remove_shaper(cable);
     else
-        /* Its ends may have gone with their hosts. */
+        /* Its ends may have disappeared with their hosts. */
         run("ip link del %s", cable->bridge);
     free(cable);
 }

@@ -4,9 +4,8 @@
  *   role (child process)      a failed CHECK prints where and exits with 99
  *   director (cmocka test)    a failed CHECK ends the children and fails the test
  *
- * Owns: the idea of "now", of a deadline, and of how much slower everything runs under
- * a memory checker (C_TESTS_SLOWER, a factor).
- * Knows nothing of: the library.
+ * Owns: the clock, deadlines, and the factor by which everything is slower under a memory checker
+ * (C_TESTS_SLOWER). Knows nothing of: the library.
  */
 #ifndef C_TESTS_CHECK_H
 #define C_TESTS_CHECK_H
@@ -49,20 +48,19 @@
 _Noreturn void check_failed(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A code of the library under test by its name, the number for anything else. Every suite has
- * its own (codes.c). */
+/* Returns the name of a code of the library under test, or its number. Every suite has its own (codes.c). */
 const char *code_text(long long code);
 
 /* Milliseconds of the monotonic clock. */
 int64_t now_ms(void);
-/* Milliseconds that this process has used its processors. */
+/* Milliseconds of processor time that this process has used. */
 int64_t cpu_ms(void);
-/* Sleeps for so long, however slow the machine is. */
+/* Sleeps that long, however slow the machine is. */
 void pause_ms(int ms);
 /* 1 normally, more under a memory checker. */
 int slower(void);
 
-/* Rounds of a test that `make nightly` repeats for longer: C_TESTS_ROUNDS, or else these. */
+/* Rounds of a test that `make nightly` repeats for longer: C_TESTS_ROUNDS, or else `few`. */
 int rounds(int few);
 
 /* A point in time `ms` (times slower()) from now. */
@@ -72,7 +70,7 @@ bool deadline_over(deadline_t deadline);
 /* Milliseconds left for poll(), never negative. */
 int deadline_left(deadline_t deadline);
 
-/* Time of one wait before a test gives up. */
+/* Milliseconds of one wait before a test gives up. */
 #define WAIT_MS 20000
 
 /* UNTIL(op_done(&op)) host_pump(5): repeats a step until the condition holds, and fails the test after WAIT_MS. */

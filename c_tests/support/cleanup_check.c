@@ -29,7 +29,7 @@ static void sort(struct held *held)
     qsort(held->text, (size_t)held->count, HELD_TEXT, compare_texts);
 }
 
-/* The texts that `after` has more often than `before`; false when there is none. */
+/* Lists the texts that `after` has more often than `before`; false if there are none. */
 static bool added(const struct held *before, const struct held *after, char *out, size_t size)
 {
     int b = 0;
@@ -57,7 +57,7 @@ static bool added(const struct held *before, const struct held *after, char *out
 enum { TCP_LISTENS = 0x0a }; /* as /proc/net has it */
 enum door { DOOR_NONE, DOOR_TCP_LISTENS, DOOR_UNIX_NAMED };
 
-/* A line of /proc/net/{tcp,tcp6,unix}: the socket's inode, and whether others can knock there. */
+/* Parses a line of /proc/net/{tcp,tcp6,unix}: the socket's inode, and whether others can connect to it. */
 static enum door read_line(const char *line, bool of_unix, unsigned long *inode)
 {
     unsigned state, flags;
@@ -98,7 +98,7 @@ static void each_socket(void (*seen)(void *state, int table, const char *line), 
     }
 }
 
-/* ---- what a process holds ---- */
+/* ---- resources of a process ---- */
 
 struct socket {
     unsigned long inode;
@@ -156,7 +156,7 @@ static void take_descriptors(struct held *held)
         target[length] = '\0';
         if (is_forgiven(target, target, sizeof target))
             continue;
-        /* "pipe:[123]" is another number each time. */
+        /* "pipe:[123]" has another number each time. */
         if (strncmp(target, "pipe:[", 6) == 0)
             target[4] = '\0';
         keep(held, "%s", target);
@@ -179,7 +179,7 @@ static void take_threads(struct held *held)
             continue;
         snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
         file = fopen(path, "re");
-        if (file == NULL) /* it has just ended */
+        if (file == NULL) /* the thread has just ended */
             continue;
         if (fgets(name, sizeof name, file) == NULL)
             name[0] = '\0';
@@ -208,7 +208,7 @@ static void take_mappings(struct held *held)
     sort(held);
 }
 
-/* Ours by the process id in the name, or by a mapping (take_mappings): other tests run meanwhile. */
+/* Files with this process's id in their name: other tests run meanwhile. Mapped ones are found by take_mappings. */
 static void take_shared(struct held *held)
 {
     DIR *list = opendir("/dev/shm");
@@ -240,7 +240,7 @@ void holdings_compare(const struct holdings *before, struct holdings *after)
     char text[800];
 
     holdings_take(after);
-    /* A thread that has been joined is listed for a moment longer. */
+    /* A joined thread stays in the list for a moment. */
     while (added(&before->threads, &after->threads, text, sizeof text) && !deadline_over(deadline)) {
         pause_ms(1);
         after->threads.count = 0;
@@ -256,7 +256,7 @@ void holdings_compare(const struct holdings *before, struct holdings *after)
         FAIL("files left in /dev/shm: %s", text);
 }
 
-/* ---- doors ---- */
+/* ---- doors: sockets that others can connect to ---- */
 
 static bool is_mine(unsigned long inode)
 {

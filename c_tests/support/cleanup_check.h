@@ -1,19 +1,18 @@
 /*
- * The system's resources of a process, and those that are left later.
+ * Resources of a process, and those that are left later.
  *
  *     holdings_take(&before)   ... library ...   holdings_compare(&before, &after): names what
  *                                                is new
  *     doors_take(&doors)  while it is open       doors_gone(&doors)  afterwards
  *
- * Descriptors are compared by what they lead to (/proc/self/fd), not by number or count; doors,
- * which are listening sockets of TCP and abstract ones of Unix, by their inodes in /proc/net.
+ * Descriptors are compared by what they refer to (/proc/self/fd), not by number or count; doors, which are
+ * listening TCP sockets and abstract Unix sockets, by their inodes in /proc/net.
  *
- * Over rdm connected TCP sockets are not counted: libfabric's tcp provider (1.17) forgets those
- * whose connection request it has accepted and not answered yet when it is closed, one for each
- * peer that was just about to connect. Listening ones are.
+ * Over rdm connected TCP sockets are not counted: when it is closed, libfabric's tcp provider (1.17) leaks those
+ * whose connection request it has accepted and not answered yet, one for each peer that was about to connect.
+ * Listening sockets are counted.
  *
- * Owns: nothing of the system.
- * Knows nothing of: the library, but for the mappings it makes (memfd).
+ * Owns: nothing of the system. Knows nothing of: the library, except for its mappings (memfd).
  */
 #ifndef C_TESTS_LEFTOVERS_H
 #define C_TESTS_LEFTOVERS_H
@@ -22,7 +21,7 @@
 
 enum { HELD_MAX = 256, HELD_TEXT = 96 };
 
-/* Texts, sorted, without the numbers in which two of a kind differ. */
+/* Sorted texts, without the numbers in which two of a kind differ. */
 struct held {
     int count;
     char text[HELD_MAX][HELD_TEXT];
@@ -37,10 +36,10 @@ struct holdings {
 };
 
 void holdings_take(struct holdings *holdings);
-/* Takes `after`, and fails the test when it has something that `before` has not; says what. */
+/* Takes `after`, and fails the test with a message if it has something that `before` has not. */
 void holdings_compare(const struct holdings *before, struct holdings *after);
 
-/* Doors of this process: where others can knock. */
+/* Sockets of this process that others can connect to. */
 struct doors {
     int tcp, unix_;
     unsigned long inodes[HELD_MAX];
@@ -48,7 +47,7 @@ struct doors {
 };
 
 void doors_take(struct doors *doors);
-/* Fails the test when one of them is still open anywhere on this machine. */
+/* Fails the test if one of them is still open anywhere on this machine. */
 void doors_gone(const struct doors *doors);
 
 #endif

@@ -1,4 +1,4 @@
-/* The BMI method's codes by their names; see check.h. */
+/* Names of the BMI method's codes; see check.h. */
 #include "bmi.h"
 
 static const struct {

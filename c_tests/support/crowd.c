@@ -6,12 +6,12 @@
 enum {
     CROWD = 16,
     FEW = 4, /* rounds */
-    ASKED = 3, /* requests from each to each */
+    ASKED = 3, /* requests from each server to each */
     TAG_ASK = 1,
-    TAG_ANSWER = 100, /* and the request's number */
+    TAG_ANSWER = 100, /* added to the request's number */
 };
 
-/* Under valgrind or an emulator so many servers take longer for an answer than a peer waits. */
+/* Under valgrind or an emulator so many servers take longer to answer than a peer waits. */
 static int crowd_size(void)
 {
     return slower() > 3 ? CROWD / 4 : CROWD;
@@ -29,9 +29,9 @@ static uint64_t answer_seed(const struct request *request)
     return (uint64_t)(((request->round * CROWD + request->from) * CROWD + request->to) * ASKED + request->number);
 }
 
-/* A server's business with one server of the crowd, perhaps itself. */
+/* State of one server towards another one of the crowd, or towards itself. */
 struct neighbour {
-    struct bmi_method_addr *called, *caller; /* looked up; from where its requests come */
+    struct bmi_method_addr *called, *caller; /* looked up; source of its requests */
     struct request requests[ASKED];
     struct op send[ASKED], answer[ASKED], reply[ASKED];
     char *in[ASKED], *out[ASKED];
@@ -48,7 +48,8 @@ static void ask_neighbour(struct neighbour *other)
     }
 }
 
-/* Takes a request, and answers it. Those of one server are in order, and from one address, which no peer else has. */
+/* Takes a request and answers it. Requests of one server come in order and from one address, which no other peer
+ * has. */
 static void answer_neighbour(struct neighbour *others, int self, int64_t round)
 {
     struct arrival arrival = host_next();

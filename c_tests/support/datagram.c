@@ -37,6 +37,6 @@ void datagram_say(int fd, unsigned char *datagram, size_t size)
 {
     wire_put(datagram + AT_SUM, 0, 4);
     wire_put(datagram + AT_SUM, crc32c(datagram, DATAGRAM_HEADER), 4);
-    /* ECONNREFUSED is the answer to an earlier one. */
+    /* ECONNREFUSED reports an earlier datagram. */
     (void)!send(fd, datagram, size, MSG_NOSIGNAL);
 }

@@ -1,5 +1,5 @@
 /*
- * Datagrams of docs/dgram.md, made and sent without the library.
+ * Datagrams of docs/dgram.md, built and sent without the library.
  *
  * Owns nothing. Knows nothing of: sessions, packets.
  */
@@ -20,7 +20,7 @@ enum {
     DATAGRAM_RESET = 6,
     FLAG_SUMMED = 4,
     FLAG_OPENING = 8,
-    /* Where the fields are. */
+    /* Offsets of the fields. */
     AT_VERSION = 2,
     AT_KIND = 3,
     AT_SUM = 4,
@@ -40,7 +40,7 @@ enum {
 
 /* Begins a header: magic, version, kind and cookies. */
 void datagram_head(unsigned char *out, int kind, uint64_t to, uint64_t from);
-/* A Hello of that caller, whose first number this is. */
+/* Makes a Hello of that caller with that first number. */
 void datagram_hello(unsigned char out[DATAGRAM_HEADER + DATAGRAM_GREETING], uint64_t caller, uint32_t first);
 uint32_t crc32c(const unsigned char *bytes, size_t size);
 /* Puts the header's checksum in place and sends the datagram. */

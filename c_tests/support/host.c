@@ -7,13 +7,13 @@
 #include "op.h"
 #include "stacks.h"
 
-/* The host's own record of an address; `parent` of the address points here. */
+/* The host's own record of an address; the address's `parent` points here. */
 struct ref {
     struct bmi_method_addr *address;
-    bool registered; /* by the library, not looked up */
+    bool registered; /* registered by the library, not looked up */
     bool dropped;
-    int count;     /* references by unexpected messages */
-    int forgotten; /* forget callbacks with its name */
+    int count;     /* references held by unexpected messages */
+    int forgotten; /* calls of the forget callback with its name */
     struct ref *next;
 };
 
@@ -24,18 +24,18 @@ const struct bmi_method_ops *ops;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ref *refs;
 static struct bmi_method_addr *listening;
-static int own_endpoint; /* of host_try_server */
+static int own_endpoint; /* set by host_try_server */
 static bool running;
 static int registered_count;
 static int forgotten_count;
 static char breaches[2048];
-static struct arrival *queue; /* messages that were not asked for yet */
+static struct arrival *queue; /* messages that no test has taken yet */
 static size_t queued;
 static size_t queue_head;
 static size_t queue_room;
-static _Thread_local int test_calls; /* how deep this thread is in test calls */
+static _Thread_local int test_calls; /* nesting of this thread's test calls */
 
-/* Noted, not failed at once: it may be found inside a callback. */
+/* Records a violation; it may be found inside a callback, so the test fails later. */
 __attribute__((format(printf, 1, 2))) static void breach(const char *format, ...)
 {
     size_t used = strlen(breaches);
@@ -68,7 +68,7 @@ static struct ref *add(struct bmi_method_addr *address, bool registered)
     return ref;
 }
 
-/* ---- what the library calls (found by dlsym: this program exports them) ---- */
+/* ---- callbacks, which the library finds by dlsym because this program exports them ---- */
 
 int64_t bmi_method_addr_reg_callback(struct bmi_method_addr *map);
 int bmi_method_addr_forget_callback(int64_t address);
@@ -201,8 +201,8 @@ void host_stop(void)
         free(ref);
     }
     refs = NULL;
-    /* The real host never drops its listen address; doing so keeps the leak checkers quiet
-     * and must be allowed. */
+    /* The real host never drops its listen address. This host does, which keeps the leak checkers quiet and must
+     * be allowed. */
     if (listening != NULL)
         CHECK_THAT(ops->set_info(BMI_DROP_ADDR, listening), ==, 0);
     listening = NULL;
@@ -225,7 +225,7 @@ struct bmi_method_addr *host_lookup(const char *text)
         CHECK_THAT(address->method_type, ==, METHOD_ID);
     CHECK(address != listening);
     pthread_mutex_lock(&lock);
-    /* Section 4: the same object for two strings gets two owners. */
+    /* Section 4: one object for two look-ups would have two owners. */
     if (find(address) != NULL)
         breach("lookup of %s gave an address the host already owns; ", text);
     add(address, false);
@@ -239,7 +239,8 @@ struct bmi_method_addr *host_lookup_endpoint(int endpoint)
     struct bmi_method_addr *address;
     const char *port = getenv("C_TESTS_STRICT") != NULL ? getenv("MX_PORT") : NULL;
 
-    /* With a port an own address would be another name than the listen address, for a session of its own. */
+    /* A port in the process's own address would make it another name than the listen address, with a session of
+     * its own. */
     if (port != NULL && (listening == NULL || endpoint != own_endpoint))
         snprintf(text, sizeof text, "mx://%s@localhost:0:%d", port, endpoint);
     else

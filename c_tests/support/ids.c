@@ -5,11 +5,11 @@
 #include <sys/un.h>
 
 enum {
-    FIRST = 29 * 1024, /* behind the library's own block */
-    END = 32 * 1024,   /* where the kernel's range for outgoing connections begins */
+    FIRST = 29 * 1024, /* after the library's own block */
+    END = 32 * 1024,   /* begin of the kernel's range for outgoing connections */
 };
 
-/* In the environment of sides: the block's first id, and the first to try. */
+/* Variables in the environment of sides: the block's first id, and the first to try. */
 static const char BLOCK[] = "C_TESTS_IDS", TURN[] = "C_TESTS_IDS_FROM";
 
 static void set_number(const char *name, int number)
@@ -20,7 +20,7 @@ static void set_number(const char *name, int number)
     setenv(name, text, 1);
 }
 
-/* Keeps the socket open on success. */
+/* Claims a block of ids; on success the socket stays open. */
 static bool claim(int base)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};

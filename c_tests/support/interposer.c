@@ -1,4 +1,4 @@
-/* No system header that declares the functions: they are all defined here with six words as arguments. */
+/* Includes no system header that declares the functions, because all are defined here with six words as arguments. */
 #define _GNU_SOURCE 1
 #include "interposer.h"
 
@@ -9,7 +9,7 @@
 
 enum { OBJECTS = 16 };
 
-/* An object that has called one of the functions. */
+/* An object whose code has called one of the functions. */
 static struct object {
     _Atomic(const char *) file;
     _Atomic(const char *) function;
@@ -25,7 +25,7 @@ static void count(const char *function, const void *caller)
     for (int i = 0; i < OBJECTS; i++) {
         const char *none = NULL;
 
-        /* The loader has one name for each object. */
+        /* The loader has one name string for each object. */
         if (atomic_compare_exchange_strong(&objects[i].file, &none, info.dli_fname) || none == info.dli_fname) {
             atomic_store(&objects[i].function, function);
             atomic_fetch_add(&objects[i].calls, 1);

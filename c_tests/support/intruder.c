@@ -15,12 +15,12 @@ enum {
     CONNECTION_KEY = 0x70766673,
     HANDSHAKE_VERSION = 0x100,
     TCP_VERSION = 1,
-    CONTROL = 24, /* bytes of a message of local's */
+    CONTROL = 24, /* bytes of a control message of the local port */
     LOCAL_VERSION = 4,
-    CREDITS = 1000, /* lent for good */
+    CREDITS = 1000, /* lent once, never more */
     WINDOW = 1 << 20,
     ANSWER_MS = 10000,
-    DATAGRAM_MS = 1500, /* it may have been lost */
+    DATAGRAM_MS = 1500, /* a datagram may have been lost */
     TRIES = 5,
 };
 
@@ -70,7 +70,7 @@ static bool is_readable(int fd, int ms)
 
 /* ---- datagrams ---- */
 
-/* A header of the session, with what has been heard. */
+/* Makes a header of the session, with the acknowledgement of what has been received. */
 static void head(const struct intruder *it, unsigned char *out, int kind)
 {
     datagram_head(out, kind, it->theirs, it->mine);
@@ -116,7 +116,7 @@ static void say_segment(struct intruder *it, const unsigned char *packet, size_t
     send_datagram(it, out, DATAGRAM_HEADER + size);
 }
 
-/* The packet in the next segment that holds a whole one. */
+/* Receives the next segment that contains a whole packet, and returns the packet's size. */
 static size_t hear_segment(struct intruder *it, unsigned char packet[PACKET_MAX], deadline_t deadline)
 {
     unsigned char in[65536];
@@ -178,7 +178,7 @@ static bool greet_by_tcp(struct intruder *it)
            memcmp(heard, preamble, sizeof heard) == 0;
 }
 
-/* Says who it is: the kernel lets only the truth through. */
+/* Sends the true credentials: the kernel accepts no others. */
 static bool greet_by_socket(struct intruder *it)
 {
     unsigned char hello[CONTROL] = "mx-hello", heard[CONTROL];
@@ -261,7 +261,7 @@ size_t hear_packet(struct intruder *it, unsigned char packet[PACKET_MAX], int ms
 
             if (got <= 0)
                 return 0;
-            if (got >= WIRE_HEADER) /* no doorbell, nothing about rings */
+            if (got >= WIRE_HEADER) /* a whole packet: no wake-up, no message about rings */
                 return (size_t)got;
         }
         return 0;

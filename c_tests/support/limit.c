@@ -24,7 +24,7 @@ void leave_only(size_t mib)
     limit_to(RLIMIT_AS, (rlim_t)address_space_kib(0) * 1024 + mib * MIB);
 }
 
-/* Each piece begins with the address of the one before it. */
+/* Last piece of memory; each piece begins with the address of the one before it. */
 static void **taken;
 
 void take_all(void)

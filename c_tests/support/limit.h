@@ -1,11 +1,11 @@
 /*
  * A process with little of a resource, or with little memory: RLIMIT_AS a little above what it uses now.
  *
- *     leave_only(48)   48 MiB more, and malloc has no more
- *     take_all()       the program has all of that itself      give_all()
- *     untouched(n)     place for results, to be had before
+ *     leave_only(48)   48 MiB more, and malloc fails
+ *     take_all()       the program allocates all of that itself      give_all()
+ *     untouched(n)     space for results, reserved before
  *
- * Owns: what take_all() took. Knows nothing of: the library.
+ * Owns: the memory of take_all(). Knows nothing of: the library.
  */
 #ifndef C_TESTS_LIMIT_H
 #define C_TESTS_LIMIT_H
@@ -14,16 +14,16 @@
 
 #include <sys/resource.h>
 
-/* Sets the soft limit of a resource, to the hard one where that is less; returns the one of before. */
+/* Sets the soft limit of a resource, or the hard limit if that is lower; returns the previous soft limit. */
 rlim_t limit_to(int resource, rlim_t value);
 
-/* From now on this process may use so many MiB more. */
+/* From now on this process may use that many MiB more. */
 void leave_only(size_t mib);
-/* Everything, but for what the C library may want itself (it ends the process when there is none for a
- * thread's variables). */
+/* Allocates everything, except for what the C library may need itself (it ends the process if there is no memory
+ * for a thread's variables). */
 void take_all(void);
 void give_all(void);
-/* So many bytes of zeros, which take no memory but where they are written to. */
+/* Returns that many bytes of zeros, which take no memory until they are written. */
 void *untouched(size_t size);
 
 #endif

@@ -4,7 +4,7 @@
 #include "bmi.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char lines[1 << 18]; /* the level first in each */
+static char lines[1 << 18]; /* each line begins with its level */
 static size_t used;
 static int count, last_level;
 

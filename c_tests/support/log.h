@@ -1,8 +1,8 @@
 /*
  * The library's log, taken by this program as a host takes it.
  *
- *     log_take()     lines come here from now on; what was taken before is forgotten
- *     log_one(...)   exactly one warning or error since then, and it says all of that
+ *     log_take()     collects lines from now on; earlier ones are forgotten
+ *     log_one(...)   exactly one warning or error since then, and it contains all these texts
  *
  * Owns: the lines. Knows nothing of: what they should say.
  */
@@ -14,15 +14,16 @@
 enum { LOG_ERROR = 1, LOG_WARNING = 2 };
 
 void log_take(void);
-/* Likewise, with a function of the program's; NULL: none any more. */
+/* Likewise, with a function of the program's own; NULL removes it. */
 void log_by(void (*take)(int level, const char *line));
 void log_forget(void);
-/* Warnings and errors. */
+/* Returns the number of warnings and errors. */
 int log_count(void);
-/* Lines of any level in which this text is. */
+/* Returns the number of lines of any level that contain this text. */
 int log_said(const char *text);
 
-/* Exactly one warning or error: of this level, unless it is 0, and with all of these texts. Then it is forgotten. */
+/* Checks for exactly one warning or error: of this level, unless it is 0, and with all of these texts. Then
+ * forgets it. */
 #define log_one(level, ...) log_is_one(__FILE__, __LINE__, level, (const char *const[]){__VA_ARGS__, NULL})
 void log_is_one(const char *file, int line, int level, const char *const *texts);
 

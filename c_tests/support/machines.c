@@ -105,7 +105,7 @@ void plug(struct child *machine, const char *interface, const char *network, con
         network, network, network);
     run("ip link add port%d type veth peer name %s netns %d", port, interface,
         (int)child_pid(machine));
-    /* There is no host in the networks: their ports need no addresses, and say nothing of their own. */
+    /* The bridge has no host: its ports need no addresses and send nothing themselves. */
     run("ip link set port%d addrgenmode none master %s up", port, network);
     if (address != NULL)
         at(machine, "ip address add %s dev %s && ip link set %s up", address, interface, interface);

@@ -1,7 +1,7 @@
 /*
- * What a process has, by /proc: its memory, and how many descriptors or threads.
+ * Resources of a process, by /proc: its memory, and the number of its descriptors or threads.
  *
- *     resident_kib(0)   this process       resident_kib(pid)   another
+ *     resident_kib(0)   this process       resident_kib(pid)   another process
  *     entries("/proc/self/fd")
  *
  * Owns nothing. Knows nothing of: limits (limit.h), the library.
@@ -13,13 +13,13 @@
 
 #include <sys/types.h>
 
-/* KiB in memory. */
+/* Returns the resident size in KiB. */
 int64_t resident_kib(pid_t pid);
-/* KiB of address space in use. */
+/* Returns the KiB of address space in use. */
 int64_t address_space_kib(pid_t pid);
-/* Is this in a name of what the process has mapped? */
+/* Returns whether the name of a mapping of this process contains this text. */
 bool maps(const char *name);
-/* Entries of a directory, "." and ".." among them. */
+/* Returns the entries of a directory, including "." and "..". */
 int entries(const char *path);
 
 #endif

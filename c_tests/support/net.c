@@ -70,7 +70,7 @@ struct bmi_method_addr *net_join(struct side *side, int host)
 
 void net_part(struct side *side)
 {
-    pair_idle(side); /* however long that takes: the director has the deadline */
+    pair_idle(side); /* without a limit: the director has the deadline */
     hear(side, "end");
     host_stop();
 }
@@ -103,7 +103,7 @@ static int connect_to_hub(struct child *child, int host)
     int pid = (int)child_hear(child, "unplugged");
 
     run("ip link add port%d type veth peer name side0 netns %d", host, pid);
-    /* There is no host in the hub: its ports need no addresses, and say nothing of their own. */
+    /* The hub has no host: its ports need no addresses and send nothing themselves. */
     run("ip link set port%d addrgenmode none", host);
     run("ip link set port%d up", host);
     return pid;

@@ -8,10 +8,10 @@
  *        side0      side0
  *        host 0     host 1
  *
- * A namespace lives as long as the processes in it, the harness kills sides whose director dies,
- * and the director has a namespace of its own: whatever ends the program, nothing is left.
+ * A namespace lives as long as the processes in it, the harness kills sides whose director dies, and the director
+ * has a namespace of its own: however the program ends, nothing is left.
  *
- * Owns nothing. Knows nothing of: what is between the ports (cable.h), what the sides do.
+ * Owns nothing. Knows nothing of: what is between the ports (cable.h), the sides' tasks.
  */
 #ifndef C_TESTS_NET_H
 #define C_TESTS_NET_H
@@ -19,31 +19,31 @@
 #include "host.h"
 #include "world.h"
 
-/* Runs a command, which must succeed; `tried` says whether it did. */
+/* `run` runs a command, which must succeed; `tried` returns whether it did. */
 void run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool tried(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- for sides ---- */
 
-/* This process becomes the host that the director plugs in next; its number. */
+/* Makes this process the host that the director plugs in next; returns its number. */
 int become_host(struct side *side);
-/* Moves this process to a namespace of another one; "net" is that of a host. */
+/* Moves this process to a namespace of another process; "net" is that of a host. */
 void enter_namespace(pid_t other, const char *kind);
-/* As pair_join(), with a server on that host. */
+/* Like pair_join(), with a server on that host. */
 struct bmi_method_addr *net_join(struct side *side, int host);
-/* Keeps the library moving until the director says that this is the end. */
+/* Polls until the director tells it to end. */
 void net_part(struct side *side);
 
 /* ---- for directors ---- */
 
-/* A fresh hub; that of the test before goes with its last process. */
+/* Makes a new hub; that of the test before disappears with its last process. */
 void make_hub(void);
 /* Connects this child as that host, by a port on the bridge. */
 void plug_in(struct child *child, int host);
-/* The same with the host's offloads switched off, so that what it sends are the frames of a cable;
- * its port stays off the bridge if it is loose, for the end of a cable. */
+/* Likewise, with the host's offloads off, so that it sends the frames of a cable. With `loose` its port stays off
+ * the bridge, to be the end of a cable. */
 void plug_in_plain(struct child *child, int host, bool loose);
-/* mx_shaper, which C_TESTS_SHAPER names. */
+/* Path of mx_shaper, which C_TESTS_SHAPER names. */
 const char *shaper(void);
 
 #endif

@@ -7,7 +7,7 @@ bool ops_on_many_threads;
 
 static atomic_int reported;
 
-/* The words that the real host reads from an id while the operation is pending (section 6.2). */
+/* Checks the words that the real host reads from an id while the operation is pending (section 6.2). */
 static void check_id_block(const struct op *op)
 {
     int64_t number;
@@ -32,8 +32,8 @@ static void prepare(struct op *op)
     atomic_store(&op->completions, 0);
 }
 
-/* With several threads another one may already have reaped a pending operation: then
- * nothing of `op` but `posted` is touched, and its id block may be another operation's. */
+/* With several threads another thread may have reported the operation already: then nothing of `op` but `posted`
+ * is touched, and its id block may belong to another operation. */
 int op_posted(struct op *op, int result)
 {
     op->posted = result;

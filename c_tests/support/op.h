@@ -3,10 +3,10 @@
  *
  *     op_send/op_recv...  ──► 0  pending   ──► testcontext / test / testsome ──► done
  *                         ──► 1  complete  ──────────────────────────────────► done
- *                         ──► <0 failed    ──► must never be heard of again
+ *                         ──► <0 failed    ──► must never be reported
  *
- * The operation itself is the user pointer, so a completion that the library reports
- * twice, for a failed post, or in another context is found at once.
+ * The user pointer is the operation itself, so that a completion that is reported twice, for a failed post, or in
+ * another context is found at once.
  *
  * Owns: the bookkeeping. Knows nothing of: buffers' contents, peers.
  */
@@ -19,19 +19,19 @@
 
 struct op {
     bmi_op_id_t id;
-    bmi_context_id context; /* set before posting when not 0 */
-    int posted;             /* what the post returned */
-    bmi_size_t actual;      /* where a receive that completes at once puts its size */
-    bmi_size_t size;        /* what the completion reported */
-    bmi_error_code_t error; /* likewise */
-    int turn;               /* how many of this process's had been reported when this one was */
+    bmi_context_id context; /* set before posting if not 0 */
+    int posted;             /* result of the post */
+    bmi_size_t actual;      /* size of a receive that completes at once */
+    bmi_size_t size;        /* size of the completion */
+    bmi_error_code_t error; /* error of the completion */
+    int turn;               /* position of its completion among those of this process */
     atomic_int completions;
 };
 
 /* Set before a second thread posts or tests. */
 extern bool ops_on_many_threads;
 
-/* Each returns what the entry point returned: 0, 1 or negative. */
+/* Return what the entry point returned: 0, 1 or negative. */
 int op_send(struct op *op, struct bmi_method_addr *to, const void *buffer, bmi_size_t size,
             bmi_msg_tag_t tag);
 int op_send_unexpected(struct op *op, struct bmi_method_addr *to, const void *buffer,
@@ -61,20 +61,20 @@ int op_posted(struct op *op, int result);
 int op_recv_cut(struct op *op, struct bmi_method_addr *from, const struct cut *cut,
                 bmi_msg_tag_t tag);
 
-/* Books one completion; called for whatever any test entry point reports. */
+/* Records one completion; called for whatever a test entry point reports. */
 void op_completed(void *user, bmi_op_id_t id, bmi_error_code_t error, bmi_size_t size,
                   bmi_context_id context);
 
 bool op_done(const struct op *op);
-/* Pumps (host_pump and the operation's own context) until it has completed. */
+/* Polls (host_pump and the operation's own context) until the operation has completed. */
 void op_wait(struct op *op);
 bool op_wait_within(struct op *op, int ms);
 /* Waits and checks for success, and for `size` received bytes. */
 void op_sent(struct op *op);
 void op_received(struct op *op, bmi_size_t size);
-/* Waits and checks for one certain error. */
+/* Waits and checks for this error. */
 void op_failed(struct op *op, int error);
-/* Returns the code of a refused post; waits for any other operation, and returns the code with which it ended. */
+/* Returns the code of a rejected post; waits for any other operation, and returns the code of its completion. */
 int op_code(struct op *op);
 
 /* ---- one operation, posted and waited for, which must succeed ---- */
@@ -82,10 +82,11 @@ int op_code(struct op *op);
 void send_message(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag);
 /* Likewise, as an unexpected message. */
 void send_request(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag);
-/* The message has all of `size` bytes. */
+/* Receives a message, which must have `size` bytes. */
 void receive_message(struct bmi_method_addr *from, void *buffer, bmi_size_t size, bmi_msg_tag_t tag);
-/* A request, and its answer of the same size, with its tag. False when either ended with an error; neither is
- * left. An answer that lay there before the request answers an earlier one, whose receive had ended: also false. */
+/* Sends a request and receives its answer, of the same size and tag. Returns false if either ended with an error;
+ * neither is left pending. An answer that was there before the request answers an earlier one, whose receive had
+ * ended: also false. */
 bool try_ask(struct bmi_method_addr *server, const void *request, void *answer, bmi_size_t size, bmi_msg_tag_t tag);
 
 #endif

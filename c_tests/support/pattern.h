@@ -10,17 +10,17 @@
 
 #include "check.h"
 
-/* A fenced buffer of `size` bytes, filled with a byte no pattern starts with. */
+/* Allocates a fenced buffer of `size` bytes, filled with a byte that no pattern starts with. */
 void *fenced(size_t size);
-/* Checks both fences and frees it. */
+/* Checks both fences and frees the buffer. */
 void fenced_free(void *buffer);
 
-/* Byte `i` of the pattern `seed` is a function of both: a shift or a mix-up shows. */
+/* Byte `i` of the pattern `seed` depends on both: shifted or mixed-up data shows. */
 void fill(void *buffer, size_t size, uint64_t seed);
-/* Compares `size` bytes with the pattern from its byte `from` on. */
+/* Compares `size` bytes with the pattern, beginning with the pattern's byte `from`. */
 void check_filled_from(const void *buffer, size_t from, size_t size, uint64_t seed);
 void check_filled(const void *buffer, size_t size, uint64_t seed);
-/* Bytes from..size are as fenced() left them. */
+/* Checks that the bytes from `from` to `size` are as fenced() left them. */
 void check_untouched(const void *buffer, size_t from, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /* See port.h. */
 #include "port.h"
 
-/* A fraction of WAIT_MS. A busy machine can leave a living process without its processor for as long. */
+/* A fraction of WAIT_MS. A busy machine can keep a living process off its processor for as long. */
 enum { GIVE_UP_MS = 1500 };
 
 const char *port_name(void)

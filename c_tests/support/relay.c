@@ -12,14 +12,14 @@ enum {
     CHUNK = 65536,
     PASS_MS = 20,
     TRIES = 5,
-    NONCE_AT = WIRE_HEADER + 48, /* in a Connect */
+    NONCE_AT = WIRE_HEADER + 48, /* offset in a Connect */
 };
 
 /* A client's connection, or its datagrams. */
 struct flow {
-    int to_client, to_server; /* over datagrams the first is that of all */
+    int to_client, to_server; /* over datagrams all clients share the first */
     struct sockaddr_in client;
-    /* What the client has said that is not passed on yet: until its Connect is whole. */
+    /* Bytes of the client that are held back until its Connect is complete. */
     unsigned char begun[WIRE_PREAMBLE + PACKET_MAX];
     size_t size;
     bool is_introduced;
@@ -88,7 +88,7 @@ static void keep(const unsigned char *packet, size_t size)
     recording.packet_sizes[recording.packet_count++] = size;
 }
 
-/* A message that the relay adds; its size. */
+/* Makes the message that the relay adds; returns its size. */
 static size_t make_addition(unsigned char out[PACKET_MAX])
 {
     unsigned char question[QUESTION_MAX];
@@ -108,7 +108,7 @@ static void end_flow(struct flow *flow)
     flow->to_client = flow->to_server = -1;
 }
 
-/* Passes on the preamble at once, and the Connect, or a data link's Attach, when it is whole. */
+/* Passes on the preamble at once, and the Connect, or a data link's Attach, once it is complete. */
 static void pass_introduction(struct flow *flow, enum relay_mode mode)
 {
     unsigned char *connect = flow->begun + WIRE_PREAMBLE, addition[PACKET_MAX];
@@ -153,7 +153,7 @@ static bool pass_to_server(struct flow *flow, enum relay_mode mode)
         pass_introduction(flow, mode);
         return true;
     }
-    /* Small packets come whole. */
+    /* Small packets come in one read. */
     if (flow == flows && (size_t)got >= WIRE_HEADER && WIRE_HEADER + number_at(chunk + 4, 4) == (size_t)got)
         keep(chunk, (size_t)got);
     return wire_say(flow->to_server, chunk, (size_t)got);
@@ -270,15 +270,15 @@ void relay_until(struct side *side, enum relay_mode mode, bool (*is_over)(void *
         pass(mode);
 }
 
-/* ---- again ---- */
+/* ---- replaying ---- */
 
-/* A datagram may be lost, and a busy server late. */
+/* A datagram may be lost, and a busy server may be late. */
 static int tries_at(const struct door *server)
 {
     return server->route == OVER_DATAGRAMS ? TRIES : 1;
 }
 
-/* Says it once; whether the first packet was answered. */
+/* Replays the recording once. Returns whether the first packet was answered. */
 static bool say_again(const struct recording *it, const struct door *server, int *told)
 {
     unsigned char answer[PACKET_MAX];

@@ -9,7 +9,7 @@ enum {
     WITHOUT_MASK = 32,
     FIRST_TAG = 100,
     ASK_TRIES = 3,
-    CLIENT_SHIFT = 32, /* of the client's number in a seed */
+    CLIENT_SHIFT = 32, /* position of the client's number in a seed */
     MAPPED_BYTES = 64 * 1024,
 };
 
@@ -39,7 +39,7 @@ struct job {
 struct client {
     struct client *next;
     struct bmi_method_addr *address;
-    int64_t seed; /* of its last request */
+    int64_t seed; /* of its latest request */
     struct op unused;
     char byte;
 };
@@ -121,7 +121,7 @@ static struct job *begin(struct arrival *arrival)
     return job;
 }
 
-/* Whether nothing more is to be done for it. */
+/* Moves a request on. Returns true if nothing is left to do for it. */
 static bool is_served(struct job *job, int *failed)
 {
     if (job->op.posted >= 0 && !op_done(&job->op))
@@ -138,7 +138,7 @@ static bool is_served(struct job *job, int *failed)
     return false;
 }
 
-/* Serves requests until any note comes; returns how many of its operations have failed. */
+/* Serves requests until a note comes; returns the number of failed operations. */
 static int serve(struct side *side)
 {
     struct job *jobs = NULL;
@@ -165,14 +165,14 @@ static int serve(struct side *side)
             }
         }
     }
-    /* Those of clients that have gone have ended with an error. */
+    /* The unmatched receives of clients that have left ended with an error; the others are pending. */
     for (const struct client *client = clients; client != NULL; client = client->next)
         CHECK(!op_done(&client->unused) || client->unused.error != 0);
-    /* What is left ends with the library, unreported. */
+    /* Pending operations end with the library, unreported. */
     return failed;
 }
 
-/* The server has been started. */
+/* Serves on an initialized endpoint. */
 static void serve_until_stopped(struct side *side, int endpoint)
 {
     int failed;
@@ -194,7 +194,7 @@ void serve_at(struct side *side, const char *address)
 
 void serve_attacked(struct side *side, const char *address)
 {
-    /* What it frees is the system's again: its memory is measured. */
+    /* Freed memory goes back to the system at once, because the server's memory is measured. */
     mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
     is_attacked = true;
     if (address != NULL)
@@ -203,7 +203,7 @@ void serve_attacked(struct side *side, const char *address)
         serve_until_stopped(side, host_start_server());
 }
 
-/* Returns how many clients there were. */
+/* Returns the number of clients. */
 static int64_t stop_service(struct child *server, int64_t *failed)
 {
     int64_t registered;
@@ -229,7 +229,7 @@ void end_attacked(struct child *server, int clients, int strangers)
 {
     int64_t failed, registered = stop_service(server, &failed);
 
-    /* An answer to a stranger that has gone. */
+    /* Answers to strangers that have left. */
     CHECK_THAT(failed, <=, strangers);
     CHECK_THAT(registered, >=, clients);
     CHECK_THAT(registered, <=, clients + strangers);
@@ -263,7 +263,7 @@ static int end(struct op *op, int code)
     return code == 0 ? op->error : code;
 }
 
-/* Posts a request, and its other operations. `exchange` has the request, the buffers and the room for the answer. */
+/* Posts a request and its other operations. `exchange` has the request, the buffers and the space for the answer. */
 static void begin_exchange(struct exchange *exchange, struct bmi_method_addr *server)
 {
     static bmi_msg_tag_t tag = FIRST_TAG;
@@ -296,7 +296,7 @@ bool is_over(const struct exchange *exchange)
     return is_ended(&exchange->send) && is_ended(&exchange->receive) && (exchange->out == NULL || is_ended(&exchange->data));
 }
 
-/* Waits until all of its operations have ended; those behind one that failed are cancelled. */
+/* Waits until all of its operations have ended; cancels those that depend on one that failed. */
 static int await_end(struct exchange *exchange)
 {
     int code = end(&exchange->send, 0);
@@ -358,7 +358,7 @@ bool try_put(struct bmi_method_addr *server, int64_t size, int *code)
     return *code == 0;
 }
 
-/* A session may end meanwhile, as when a fabric's device moves: hosts send such a request again, and so does this. */
+/* Repeats the request, as hosts do, if the session ends meanwhile, for example because a fabric's device moves. */
 static void ask(struct bmi_method_addr *server, struct answer *answer, const char *range)
 {
     struct request question = {.kind = ASK, .netmask = WITHOUT_MASK};

@@ -1,15 +1,15 @@
 /*
- * A server as a file system's, and its clients: requests, answers and data.
+ * A server like a file system's, and its clients: requests, answers and data.
  *
  *     client                                        server
  *     receive of the answer
  *     request, unexpected                    ───►   GET: an answer of that size
  *     data, expected (PUT)                   ───►   receive of the data, then an answer
- *                                            ◄───   ASK: as whom it sees the client
+ *                                            ◄───   ASK: the client's name at the server
  *
- * Contents are checked on both sides. Operations may fail, for example because the client's address has
- * changed; each must end, and a server goes on. Requests from one address are one client's, in its order, and none comes
- * twice. A server that strangers attack, and its clients, have a receive posted for each other whose tag no message has.
+ * Contents are checked on both sides. Operations may fail, for example because the client's address has changed;
+ * each must end, and a server goes on. Requests from one address are one client's, in order, and none comes twice.
+ * A server that strangers attack, and its clients, have a receive posted for each other whose tag no message has.
  *
  * Owns: the buffers. Knows nothing of: networks.
  */
@@ -20,31 +20,33 @@
 #include "op.h"
 #include "world.h"
 
-/* Messages that travel at once, and larger ones than any that does. */
+/* Size of messages that are sent eagerly, and one that no port sends eagerly. */
 enum { EAGER_BYTES = 60 * 1000, BULK_BYTES = 5 * 1024 * 1024 };
 
-/* Of the receives that nothing may match. */
+/* Tag of the receives that no message may match. */
 enum { TAG_UNUSED = 7 };
 
 /* ---- servers ---- */
 
-/* A server that listens on this address, until it hears "stop". */
+/* Role of a server that listens on this address, until it receives "stop". */
 void serve_at(struct side *side, const char *address);
-/* Likewise, while strangers attack; on any endpoint, whose number comes with "serving", if `address` is NULL. */
+/* Likewise, while strangers attack; if `address` is NULL on any endpoint, whose number comes with "serving". */
 void serve_attacked(struct side *side, const char *address);
-/* For directors: ends it. None of its operations has failed, and so many clients were there; or whatever. */
+/* For directors: ends the server. None of its operations has failed, and it had that many clients, unless
+ * WHATEVER. */
 enum { WHATEVER = -1 };
 void end_service(struct child *server, int clients);
-/* Likewise; at least `clients`, and `strangers` more at most. */
+/* Likewise; at least `clients`, and at most `strangers` more. */
 void end_attacked(struct child *server, int clients, int strangers);
 
 /* ---- clients ---- */
 
 struct bmi_method_addr *service_of(const char *host, int endpoint);
-/* One request; false if an operation failed, with the code of the first that was told. All have ended. */
+/* Makes one request; false if an operation failed, with the first code that was reported. All operations have
+ * ended. */
 bool try_get(struct bmi_method_addr *server, int64_t size, int *code);
 bool try_put(struct bmi_method_addr *server, int64_t size, int *code);
-/* A request under way. Others may be beside it. */
+/* A request under way. Several may be under way at a time. */
 enum { SERVICE_TEXT = 96 };
 struct request {
     int64_t kind, size, seed;
@@ -60,26 +62,27 @@ struct exchange {
 void begin_get(struct exchange *exchange, struct bmi_method_addr *server, int64_t size);
 void begin_put(struct exchange *exchange, struct bmi_method_addr *server, int64_t size);
 bool is_over(const struct exchange *exchange);
-/* Waits for its end; the code of its first operation that failed, or 0. Contents are checked. */
+/* Waits for its end; returns the code of its first failed operation, or 0. Contents are checked. */
 int end_exchange(struct exchange *exchange);
-/* All kinds and sizes, each of which must go well, and checks the client's host as the server sees it. */
+/* Makes requests of all kinds and sizes, each of which must succeed, and checks the client's host as the server
+ * sees it. */
 void converse(struct bmi_method_addr *server, const char *host);
-/* Small requests until one goes well; how many did not. */
+/* Makes small requests until one succeeds; returns how many failed. */
 int well_again(struct bmi_method_addr *server);
-/* The answer to ASK: the host in the client's name as the server sees it. */
+/* Checks the answer to ASK: the host in the client's name as the server sees it. */
 void seen_as(struct bmi_method_addr *server, const char *host);
-/* The endpoint number in that name. */
+/* Returns the endpoint number in that name. */
 int number_seen(struct bmi_method_addr *server);
-/* Uses the server without a pause until any note comes, with messages of up to that many bytes. All goes well; the longest
- * round trip of a small request, in milliseconds. */
+/* Uses the server without a pause until a note comes, with messages of up to `largest` bytes, all of which must
+ * succeed. Returns the longest round trip of a small request, in milliseconds. */
 int64_t use_steadily(struct side *side, struct bmi_method_addr *server, int64_t largest);
-/* Does the client lie in this range of an export list, as OrangeFS's servers read it: mx://10.0.0.0@24,
- * mx://10.0.* or mx://10.0.0.7? */
+/* Returns whether the client is in this range of an export list, as OrangeFS's servers read it: mx://10.0.0.0@24,
+ * mx://10.0.* or mx://10.0.0.7. */
 bool lies_in(struct bmi_method_addr *server, const char *range);
 
 /* ---- strangers ---- */
 
-/* A request, which is answered with a name that begins with "mx://"; returns its size. */
+/* Makes a request that is answered with a name that begins with "mx://"; returns its size. */
 enum { QUESTION_MAX = 256 };
 size_t make_question(void *bytes, int64_t number);
 

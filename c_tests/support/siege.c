@@ -8,7 +8,7 @@ enum {
     LARGEST = 1024 * 1024, /* announced, over every port */
     WATCH_MS = 250,
     STEADY_KIB = 300,
-    PAUSE_MS = 5000, /* of a small request beside large ones, on a busy machine */
+    PAUSE_MS = 5000, /* for a small request beside large ones, on a busy machine */
     LEAVE_MS = 20000,
     GROWN_KIB = 6 * 1024,
 };
@@ -29,7 +29,7 @@ static int descriptors_of(const struct child *child)
     return entries(path);
 }
 
-/* Between two large messages. */
+/* Returns the smallest resident size within a while: between two large messages. */
 static int64_t least_kib(const struct child *child)
 {
     int64_t least = INT64_MAX;
@@ -46,7 +46,7 @@ void siege_begin(struct siege *siege)
 {
     int64_t before;
 
-    /* Until their rings have been written to throughout. */
+    /* Waits until all rings have been written to. */
     siege->kib = least_kib(siege->server);
     do {
         before = siege->kib;
@@ -63,7 +63,7 @@ void siege_end(struct siege *siege, int strangers)
         pause_ms(20);
     grown = least_kib(siege->server) - siege->kib;
     printf("    the server has grown by %d KiB\n", (int)grown);
-    if (slower() == 1) /* a checker keeps what is freed */
+    if (slower() == 1) /* a checker keeps freed memory */
         CHECK_THAT(grown, <=, GROWN_KIB);
     for (int i = 0; i < BESIEGED; i++)
         child_tell(siege->clients[i], "stop", 0);

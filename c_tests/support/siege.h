@@ -1,5 +1,5 @@
 /*
- * A server and two clients that strangers attack: what they have, before and after.
+ * A server and two clients that strangers attack: their resources before and after.
  *
  *     role of a client: besieged()      director: siege_begin() ... the attack ... siege_end()
  *
@@ -19,13 +19,15 @@ struct siege {
     int64_t kib;
 };
 
-/* Uses the server, and tells the number of its own endpoint before, the longest round trip of a small request after. */
+/* Uses the server. Sends the number of its own endpoint before, and the longest round trip of a small request
+ * after. */
 void besieged(struct side *side, struct bmi_method_addr *server);
 
-/* All are at work. */
+/* Measures the server while all are at work. */
 void siege_begin(struct siege *siege);
-/* The attacker has gone. The server has the descriptors and the memory of before, no operation of a client has failed, and
- * none had to wait. Ends them; the server has heard of so many strangers at most. */
+/* Checks, after the attacker has left, that the server has the descriptors and the memory of before, that no
+ * operation of a client has failed, and that none had to wait. Ends them; the server has registered at most
+ * `strangers` more peers. */
 void siege_end(struct siege *siege, int strangers);
 
 #endif

@@ -24,7 +24,7 @@ struct call {
 };
 
 static size_t small, large; /* bytes */
-/* A small one and a large one, and the same for a callback of the library's that calls it. */
+/* A small stack and a large one, and the same for calls that a callback of the library makes. */
 static _Thread_local struct stack stacks[1 + NESTED][2];
 static _Thread_local struct call *current;
 static _Thread_local int nested;
@@ -53,7 +53,7 @@ static struct stack *stack_of(bool is_large)
     return stack;
 }
 
-/* Bytes used since it was painted; painted again. */
+/* Returns the bytes used since the stack was painted, and paints it again. */
 static size_t depth(struct stack *stack)
 {
     unsigned char *deepest = stack->bottom, *top = stack->bottom + stack->size;

@@ -4,11 +4,11 @@
  *     test ──► wrapper ──► swapcontext ──► library
  *              one stack for each thread of the test: | guard pages | painted bytes ... | top
  *
- * A call that needs more than there is ends the process (SIGSEGV). C_TESTS_STACKS has the sizes in KiB, of most
- * calls and of the large ones, as initialize: "16 64". C_TESTS_STACKS_LOG is a file that gets a line for each call that
+ * A call that needs more stack ends the process (SIGSEGV). C_TESTS_STACKS has the sizes in KiB, of most calls and
+ * of large ones such as initialize: "16 64". C_TESTS_STACKS_LOG names a file that gets a line for each call that
  * went deeper than all before: its name, bytes, the test.
  *
- * Owns: the stacks. Knows nothing of: what is called.
+ * Owns: the stacks. Knows nothing of: the called functions.
  */
 #ifndef C_TESTS_STACKS_H
 #define C_TESTS_STACKS_H
@@ -16,15 +16,15 @@
 #include <stdbool.h>
 
 enum { ARGUMENTS = 12 };
-/* All arguments and results are integers or pointers; a struct of two integers is two. */
+/* All arguments and results are integers or pointers; a struct of two integers is passed as two. */
 typedef long word;
 
-/* The environment asks for them. Before any on_stack(). */
+/* Returns whether the environment asks for stacks. Called before any on_stack(). */
 bool are_stacks_wanted(void);
-/* Calls `function`, whose name is `name`, which has a static address, on the thread's small or large stack. */
+/* Calls `function` on the thread's small or large stack. `name` has a static address. */
 word on_stack(const char *name, bool is_large, void (*function)(void), const word *arguments);
 
-/* The same table, by way of such stacks if they are wanted (stacks_table.c). */
+/* Returns the same table, with calls on such stacks if they are wanted (stacks_table.c). */
 struct bmi_method_ops;
 const struct bmi_method_ops *on_stacks(const struct bmi_method_ops *table);
 

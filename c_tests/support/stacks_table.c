@@ -1,4 +1,4 @@
-/* The table of libbmi_mx, each entry on a stack of its own (stacks.h). */
+/* The table of libbmi_mx, with each entry called on a stack of its own (stacks.h). */
 #include "bmi.h"
 #include "stacks.h"
 
@@ -8,7 +8,7 @@ static const struct bmi_method_ops *inner;
     on_stack(#name, large, (void (*)(void))inner->name, (const word[ARGUMENTS]){__VA_ARGS__})
 #define W(value) (word)(value)
 
-/* A function of the table, by the types of its parameters. */
+/* An entry of the table, by its parameters' types. */
 #define F1(type, name, A) \
     static type name(A a) { return (type)CALL(false, name, W(a)); }
 #define F2(type, name, A, B) \

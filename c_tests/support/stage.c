@@ -64,7 +64,7 @@ void dialler(struct side *side)
 
     snprintf(text, sizeof text, "mx://%s@127.0.0.1:0:%d",
              hear(side, "door") == DOOR_TCP ? "tcp" : "local", (int)endpoint);
-    unsetenv("MX_PORT"); /* the address says which */
+    unsetenv("MX_PORT"); /* the address names the port */
     host_start_client();
     server = host_lookup(text);
     CHECK(server != NULL);
@@ -128,7 +128,7 @@ bool door_is_open(const struct stage *stage, enum wire_door door)
         close(fd);
         return true;
     }
-    /* Over rdm too: that is where peers ask for each other's endpoint addresses. */
+    /* Over rdm, too: peers connect over TCP there. */
     if (port_is("auto") || port_is(door == DOOR_TCP ? "tcp" : "local") ||
         (port_uses_libfabric() && door == DOOR_TCP))
         FAIL("the %s door of the server is shut", door == DOOR_TCP ? "tcp" : "local");

@@ -5,7 +5,7 @@
 #include "layout.h"
 #include "standalone.h"
 
-/* docs/hosts.md, Layouts, written out from the document by hand. */
+/* Layouts of docs/hosts.md, written out from the document by hand. */
 SIZE(struct bmi_method_ops, 176);
 AT(struct bmi_method_ops, method_name, 0);
 AT(struct bmi_method_ops, flags, 8);
@@ -42,7 +42,7 @@ _Static_assert(BMI_MAX_ADDR_LEN == 256 && BMI_ZOID_POST_TIMEOUT == 16 &&
                    BMI_TRANSPORT_METHODS_STRING == 17 && BMI_TCP_GET_PORT == 18,
                "the numbers of this host");
 
-/* NAME=value pairs into the environment, before there are other threads. */
+/* Sets NAME=value pairs in the environment, before there are other threads. */
 static void set_environment(const char *options)
 {
     char *copy = strdup(options), *rest = copy;

@@ -1,10 +1,10 @@
 /*
- * The table of the stand-alone BMI, for programs that were written for that of OrangeFS.
+ * The table of the stand-alone BMI, for programs that were written for OrangeFS's.
  *
  *     test ──► the_ops(): the entries of OrangeFS ──► as the host itself does ──► bmi_mx_ops
  *
- * Does what that host's bmi.c does before it calls the method: a list of one for a buffer,
- * class 0, no options (the environment stands for them).
+ * Does what that host's bmi.c does before it calls the method: passes a buffer as a list of one, class 0, and no
+ * options (the environment replaces them).
  */
 #ifndef C_TESTS_STANDALONE_H
 #define C_TESTS_STANDALONE_H
@@ -66,7 +66,7 @@ struct ops_of_orangefs {
     int (*query_addr_range)(struct bmi_method_addr *addr, const char *wildcard, int netmask);
 };
 
-/* The table itself, by whichever of ops_linked.c and ops_dlopen.c is linked. */
+/* Returns the library's table, from ops_linked.c or ops_dlopen.c, whichever is linked. */
 const struct bmi_method_ops *the_table(void);
 
 #ifndef C_TESTS_OWN_TABLE

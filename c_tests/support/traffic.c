@@ -10,7 +10,7 @@ enum {
     TAG_STREAM = 4000,
 };
 
-/* Around every limit a datagram port can have: the tiny, one datagram, an eager message, blocks. */
+/* Sizes around every limit that a datagram port can have: tiny messages, one datagram, an eager message, blocks. */
 static const bmi_size_t sizes[TALK_SIZES] = {
     8,     736,    769,         1400,            4000,            16384,           32768,
     32769, 100000, 300000, 1024 * 1024, 3 * 1024 * 1024, 8 * 1024 * 1024, 16 * 1024 * 1024,
@@ -65,7 +65,7 @@ static void post_call(struct talk *talk, int i)
                >=, 0);
 }
 
-/* Every second receive is posted only when its message may be here already. */
+/* Posts every second receive after the sends, when its message may have arrived already. */
 static void post_round(struct talk *talk)
 {
     for (int i = 0; i < talk->sizes; i += 2)
@@ -97,7 +97,7 @@ static void finish_round(struct talk *talk, deadline_t deadline)
     talk->round++;
 }
 
-/* An unexpected message: the next of its sender. */
+/* Takes an unexpected message, which must be the next of its sender. */
 static void take_call(struct talk *talks, int count)
 {
     struct arrival arrival = host_next();
@@ -215,8 +215,8 @@ void pong(struct bmi_method_addr *peer, int count, deadline_t deadline)
 
 /* ---- streams ---- */
 
-/* At the front of a message: its number, and 1 when it is the last but for as many short ones as the
- * receiver had receives posted. */
+/* Begin of a message: its number, and 1 if it is the last one except for as many short ones as the receiver had
+ * receives posted. */
 struct mark {
     int64_t number, last;
 };

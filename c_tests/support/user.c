@@ -10,7 +10,7 @@ bool users_can_be_had(void)
     return root && seteuid(0) == 0;
 }
 
-/* The kernel forgets it when the user changes. */
+/* The kernel clears this setting when the user changes. */
 static void end_with_director(void)
 {
     CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);

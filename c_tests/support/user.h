@@ -10,15 +10,15 @@
 
 #include <sys/types.h>
 
-/* Users that no machine has. */
+/* User ids that no machine has. */
 enum { SOME_USER = 65531, ANOTHER_USER = 65530 };
 
-/* True where this process is root and can become others. */
+/* Returns whether this process is root and can become another user. */
 bool users_can_be_had(void);
 
-/* Gives up what this process is; it still ends with its director. */
+/* Becomes another user for good; the process still ends with its director. */
 void become_for_good(uid_t user);
-/* The effective user alone, which can be changed back. */
+/* Changes the effective user only, which can be changed back. */
 void become_for_now(uid_t user);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Children that a host forks, without exec, and their end.
  *
- *     child   leave_fork("0")        parent   reap_fork(pid): goes on as a host meanwhile
+ *     child   leave_fork("0")        parent   reap_fork(pid): polls as a host meanwhile
  *
  * Owns nothing.
  */
@@ -12,12 +12,12 @@
 
 #include <sys/types.h>
 
-/* Forks; the child ends by itself should it hang. */
+/* Forks; a child that hangs ends by itself. */
 pid_t fork_child(void);
-/* Ends a forked child with that status by way of another program: at an exit of its own a leak checker would count
- * what belonged to the parent's threads, which are not in the child. */
+/* Ends a forked child with that status by executing another program: at a normal exit a leak checker would report
+ * memory of the parent's threads, which the child does not have. */
 _Noreturn void leave_fork(const char *status);
-/* Waits for its good end. */
+/* Waits until the child ends with status 0. */
 void reap_fork(pid_t pid);
 
 #endif

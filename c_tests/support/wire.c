@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Has the process this socket open? */
+/* Returns whether the process has this socket open. */
 static bool holds(pid_t pid, unsigned long inode)
 {
     char directory[64], wanted[64], path[400], target[128];
@@ -140,7 +140,7 @@ int wire_connect(enum wire_door door, pid_t server, int endpoint)
         CHECK(fd >= 0);
         if (connect(fd, (struct sockaddr *)&address, size) == 0)
             return fd;
-        /* It has been there a moment ago. */
+        /* The socket was there a moment ago. */
         fprintf(stderr, "    connect to @%s: %s\n", name, strerror(errno));
     }
     close(fd);
@@ -227,7 +227,7 @@ bool wire_say(int fd, const void *bytes, size_t size)
             size -= (size_t)sent;
         } else if (errno == EAGAIN) {
             if (!ready(fd, POLLOUT, deadline))
-                return false; /* it does not read us any more: as good as closed */
+                return false; /* the other side no longer reads: as good as closed */
         } else if (errno != EINTR) {
             return false;
         }

@@ -31,7 +31,7 @@ int workers_cancel(work_fn work, int round)
     for (int i = 0; i < count; i++)
         UNTIL (atomic_load(&workers[i].begun))
             continue;
-    /* Anywhere: as it begins, as it spins, asleep. */
+    /* At any moment: as it begins, as it spins, asleep. */
     pause_ms(round % 5);
     for (int i = 0; i < count; i++)
         CHECK(pthread_cancel(workers[i].thread) == 0);

@@ -3,7 +3,7 @@
  *
  *     worker 1..n ── call, call, call ... ◄── pthread_cancel ── workers_cancel(): joins them
  *
- * A call is finished first: the thread ends after it, and holds nothing that the others need.
+ * The call is finished first: the thread ends after it, and holds nothing that other threads need.
  *
  * Owns the threads. Knows nothing of: the library.
  */
@@ -16,10 +16,10 @@
 
 enum { WORKERS = 3, CANCEL_ROUNDS = 40 };
 
-/* `work` with the number of the thread, below WORKERS. */
+/* Works as the thread with that number, below WORKERS. */
 typedef void (*work_fn)(int number);
 
-/* Has one to WORKERS threads work, and cancels them at another moment each round; returns how many there were. */
+/* Starts one to WORKERS threads, and cancels them at another moment each round; returns their number. */
 int workers_cancel(work_fn work, int round);
 
 #endif

@@ -9,13 +9,13 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* After the headers it needs. */
+/* Needs the headers above. */
 #include <cmocka.h>
 
 #include "ids.h"
 
 enum {
-    LINE_FD = 3,            /* where a side finds its line */
+    LINE_FD = 3,            /* descriptor of a side's line */
     MAX_CHILDREN = 64,      /* of one test, at a time */
     MAX_SCENARIOS = 256,    /* of one program */
     SIDE_LIFETIME_MS = 60000, /* longest life of a side: only a hang reaches it */
@@ -38,8 +38,8 @@ struct world {
 static char program[4096];
 static const char *role_name; /* NULL in the director */
 static const char *scenario_name;
-static struct world *current; /* the director's */
-static const char *skip_all;  /* why every test is skipped, or NULL */
+static struct world *current; /* of the director */
+static const char *skip_all;  /* reason why every test is skipped, or NULL */
 static int skipped;
 
 /* ---- notes ---- */
@@ -104,7 +104,7 @@ bool heard_anything(struct side *side)
     return poll(&entry, 1, 0) > 0;
 }
 
-/* Is this thread stopped, or gone? /proc has its state behind the last parenthesis. */
+/* Returns whether this thread is stopped, or has ended. /proc has its state behind the last parenthesis. */
 static bool thread_stopped(pid_t pid, const char *thread)
 {
     char path[300], text[512], *end;
@@ -122,7 +122,7 @@ static bool thread_stopped(pid_t pid, const char *thread)
     return end == NULL || end[1] == 0 || end[2] == 'T';
 }
 
-/* Every thread: they stop one by one. */
+/* Returns whether every thread has stopped: they stop one by one. */
 static bool stopped(pid_t pid)
 {
     char path[64];
@@ -172,7 +172,7 @@ static void line_pair(int fds[2])
         FAIL("socketpair: %s", strerror(errno));
 }
 
-/* A place for another child: that of one which has ended, when there are many. */
+/* Returns a place for another child: if there are many, the place of one that has ended. */
 static struct child *place(struct world *world)
 {
     if (world->count < MAX_CHILDREN)
@@ -241,7 +241,7 @@ pid_t child_pid(const struct child *child)
     return child->pid;
 }
 
-/* True when it has exited; its wait status is then in *status. */
+/* Waits for a child. Returns true if it has exited; its wait status is then in *status. */
 static bool reap_by(struct child *child, deadline_t deadline, int *status)
 {
     const struct timespec pause = {.tv_nsec = 500 * 1000};
@@ -307,7 +307,7 @@ void child_end(struct child *child)
     }
 }
 
-/* Waits for all children at once, so that the first to fail is the one reported. */
+/* Waits for all children at once, so that the first to fail is reported. */
 static void end_all(struct world *world)
 {
     deadline_t deadline = deadline_in(SIDE_LIFETIME_MS);
@@ -327,7 +327,7 @@ static void end_all(struct world *world)
             else if (status != 0) {
                 if (text[0] == '\0')
                     describe(child, status, text, sizeof text);
-                /* The others may be waiting for it: give them a moment, no more. */
+                /* The others may be waiting for this child: they get a moment to end. */
                 deadline = deadline_in(500);
             }
         }
@@ -382,7 +382,7 @@ void skip_tests(const char *why)
     skip_all = why;
 }
 
-/* C_TESTS_LEFT_OUT has names of tests, with blanks between them. */
+/* Returns whether C_TESTS_LEFT_OUT, a list separated by blanks, contains this test. */
 static bool left_out(const char *name)
 {
     const char *names = getenv("C_TESTS_LEFT_OUT");

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   abi's records --> probe.c   which of the later ones do these headers have?   cc -fsyntax-only
-//!                 --> layout.c  prints sizes, offsets, values, types alike?      cc, run
+//!                 --> layout.c  prints sizes, offsets, values; are the types the same?   cc, run
 //!                                    |
 //!                 compared  <--------'
 //! ```
 //!
-//! The headers are those in `LIBFABRIC_INCLUDE` or else in `/usr/include`; where there are none,
-//! or no C compiler, the test says that it compared nothing.
+//! The headers are those in `LIBFABRIC_INCLUDE`, or else in `/usr/include`. Without headers or a C
+//! compiler, the test prints that nothing was compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use std::process::Command;
 use libfabric_sys::abi::layout::{Extent, Layout, Member, Presence};
 use libfabric_sys::abi::{ALL_LAYOUTS, CONSTANTS};
 
-/// In this order: `fi_domain.h` speaks of structs that `fi_eq.h` defines.
+/// In this order, because `fi_domain.h` refers to structs that `fi_eq.h` defines.
 const HEADERS: [&str; 7] = [
     "rdma/fabric.h",
     "rdma/fi_eq.h",
@@ -29,7 +29,7 @@ const HEADERS: [&str; 7] = [
     "rdma/fi_tagged.h",
 ];
 
-/// Rust's number types that are enumerations in C.
+/// Rust number types that are enumerations in C.
 const ENUMS: [&str; 8] = [
     "fi_av_type",
     "fi_progress",
@@ -100,7 +100,7 @@ fn every_layout_signature_and_constant_is_that_of_the_headers() {
 
 fn compare_presence(version: (u64, u64), absent: &BTreeSet<String>, wrong: &mut Vec<String>) {
     let mut check = |name: String, presence: Presence| {
-        // Between the two ends it is not recorded when a name came.
+        // Between the two releases it is not recorded when a name was added.
         let expected = match presence {
             Presence::Always => true,
             Presence::Later if version <= (1, 17) => false,
@@ -165,8 +165,8 @@ fn compare_layout(
     }
 }
 
-/// The length of a struct of ours without the absent members: it ends where the first of them
-/// begins, be it in the struct itself or in the one that is its last member.
+/// Returns the length of a struct of ours without the absent members: the offset of the first of
+/// them, in the struct itself or in the struct that is its last member.
 fn size_there(layout: &Layout, absent: &BTreeSet<String>) -> usize {
     if let Some(member) = layout
         .members
@@ -193,14 +193,14 @@ fn expect(theirs: &Measured, what: &str, ours: u64, wrong: &mut Vec<String>) {
 /// The output of the C program.
 #[derive(Default)]
 struct Measured {
-    /// Sizes, offsets and values, by what they are of.
+    /// Sizes, offsets and values, by name.
     numbers: BTreeMap<String, u64>,
-    /// Members, and whether their type is the one we have.
+    /// Whether the type of each member is the same as ours.
     alike: BTreeMap<String, bool>,
 }
 
-/// Later and earlier names that these headers do not have: one compilation in which every name
-/// stands on a line of its own, and the lines of its errors.
+/// Returns the later and earlier names that these headers do not have: compiles a program in which
+/// each name has a line of its own, and reads the lines of the errors.
 fn absent_names(include: &Path, dir: &Path) -> BTreeSet<String> {
     let mut program = includes();
     let mut on_line = BTreeMap::new();
@@ -293,7 +293,7 @@ fn measure(include: &Path, dir: &Path, absent: &BTreeSet<String>) -> Measured {
                 format!("offsetof(struct {name}, {field})"),
             ));
             line(number(&format!("{full} size"), format!("sizeof({access})")));
-            // An operation that is not called: size and offset are compared.
+            // Of an operation that is not called, only size and offset are compared.
             let alike = if member.ty.is_empty() {
                 "1".to_owned()
             } else {
@@ -347,7 +347,7 @@ fn measure(include: &Path, dir: &Path, absent: &BTreeSet<String>) -> Measured {
     measured
 }
 
-/// A type as C spells it, without a name.
+/// Returns the C name of a type.
 fn c_type(rust: &str) -> String {
     let rust = rust.trim();
     if let Some(signature) = rust.strip_prefix("fn(") {

@@ -1,4 +1,4 @@
-//! Loading what is there, what is not, and what is not quite a libfabric.
+//! Loading of libraries that are present, missing, or not completely a libfabric.
 //!
 //! ```text
 //!   C source + version script -- cc --> a shared object in a directory of its own --> Library::load
@@ -161,7 +161,7 @@ fn the_symbol_versions_asked_for_are_those_of_1_17() {
         return;
     }
     let scratch = Scratch::new();
-    // Two of each, as in 2.x: the default is the newer, and must not be taken.
+    // Two versions of each symbol, as in 2.x; the default is the newer and must not be taken.
     let source = source(2, 6).replace("fi_getinfo(unsigned", "getinfo_old(unsigned")
         + "__asm__(\".symver getinfo_old, fi_getinfo@FABRIC_1.3\");
            int getinfo_new(void) { return -1; }

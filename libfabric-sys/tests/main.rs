@@ -1,4 +1,4 @@
-//! The bindings against the headers, and the loading of libraries.
+//! The bindings compared with the headers, and the loading of libraries.
 
 mod common;
 mod layout;

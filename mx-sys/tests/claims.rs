@@ -1,5 +1,6 @@
-//! The name of a caller, as an endpoint's ports know it, on a machine that gets another address meanwhile.
-//! In a process of its own, whose interfaces these are, and a network namespace, where that may be had; as root.
+//! The name that an endpoint's ports give to a caller, on a machine that gets another address
+//! meanwhile. The test has a process of its own, because the list of interfaces belongs to the
+//! process, and as root a network namespace, if the machine allows one.
 
 use crate::own_network::{have_own_network, ip};
 use crate::own_process::in_own_process;
@@ -12,7 +13,8 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// An endpoint's ports, a caller from one address of this machine to the same, and the link of that.
+/// Returns an endpoint's ports, a caller from an address of this machine to the same address, and
+/// its link.
 fn called(at: &str) -> (HostPorts<Pieces>, Identity, TcpStream, LinkId) {
     let (ports, own) = HostPorts::open(OpenOptions {
         policy: ROUTE_TCP,
@@ -33,7 +35,7 @@ fn called(at: &str) -> (HostPorts<Pieces>, Identity, TcpStream, LinkId) {
     (ports, own, caller, link)
 }
 
-/// The interface that a link's peer has, which says that it has another one.
+/// Returns the interface of a link's peer, which claims another one.
 fn seen(ports: &HostPorts<Pieces>, own: &Identity, link: LinkId) -> Option<NicId> {
     let claimed = Identity {
         nic: NicId(0x1234),

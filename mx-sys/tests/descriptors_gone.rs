@@ -1,5 +1,5 @@
-//! No descriptor is left in the process: what this machine has is still known. In a process of its own, for
-//! nothing else could run beside it.
+//! Without any descriptor left in the process, the facts about this machine remain known. The test
+//! has a process of its own, because nothing else could run beside it.
 
 use crate::own_process::in_own_process;
 use mx_sys::nic;

@@ -1,4 +1,4 @@
-//! The helper thread, in a process of its own so that its processor time can be told.
+//! The helper thread, in a process of its own, so that its processor time can be measured.
 
 use crate::own_process::in_own_process;
 use crate::support::{NEVER, Toy, until, wait};
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The helper's processor time so far, in nanoseconds, and its sleeps.
+/// Returns the helper's processor time so far, in nanoseconds.
 fn helper_time() -> u64 {
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
         let task = task.unwrap().path();
@@ -29,7 +29,7 @@ fn the_helper_takes_over_stands_down_and_sleeps() {
     let shared = Arc::new(Shared::new(toy, Tuning::default()).unwrap());
     let mut helper = Helper::start(Arc::clone(&shared)).unwrap();
 
-    // The application computes: packets and connections are looked after.
+    // The application computes; the helper processes packets and connections.
     until(|| feeder.is_armed());
     feeder.push(0, 5);
     until(|| shared.lock().polls > 0 && shared.wait_stats().helper_arms >= 2);
@@ -37,12 +37,12 @@ fn the_helper_takes_over_stands_down_and_sleeps() {
     feeder.knock();
     until(|| shared.lock().knocks == 1);
 
-    // Posting does not disturb it; a nearer deadline does.
+    // A posted operation does not disturb the helper, and a nearer deadline does.
     assert_eq!(shared.wait_stats().stand_downs, 0);
     shared.lock().deadline = Some(MonotonicClock.now().after(Duration::from_millis(5)));
     until(|| shared.lock().expired == 1);
 
-    // The application polls: the helper stands down, once, and peers need not ring.
+    // The application polls: the helper stands down once, and peers need not ring.
     until(|| feeder.is_armed());
     let rings = feeder.wire.rings.load(Ordering::Relaxed);
     let begin = Instant::now();
@@ -62,11 +62,11 @@ fn the_helper_takes_over_stands_down_and_sleeps() {
     let rung = feeder.wire.rings.load(Ordering::Relaxed) - rings;
     assert!(rung <= most, "{rung} rings in {item} polls");
 
-    // Connections are looked after without a call.
+    // Connections are processed without a call.
     feeder.knock();
     until(|| shared.lock().knocks == 2);
 
-    // Idle, and blocked: next to nothing.
+    // While idle or blocked, the helper uses almost no processor time.
     until(|| feeder.is_armed());
     let before = helper_time();
     thread::sleep(Duration::from_millis(500));

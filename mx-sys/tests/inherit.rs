@@ -1,6 +1,6 @@
-//! A child of fork finds an engine whole, and no thread that waits for it.
+//! An engine in a child of fork: it is consistent, and no thread waits for it.
 //!
-//! In a process of its own: its children go on in one thread of many.
+//! The test has a process of its own, whose children continue with one of its many threads.
 
 use crate::own_process::in_own_process;
 use mx_proto::Instant;
@@ -61,7 +61,7 @@ impl Progress for Counter {
     }
 }
 
-/// The status of a child that exits with the number of the first step that fails, or 0.
+/// Forks a child, which exits with the number of the first failed step or 0. Returns its status.
 fn end_of_child(steps: impl FnOnce() -> Result<(), i32>) -> i32 {
     // SAFETY: the child sets an alarm, calls `steps`, and leaves by `_exit`.
     let pid = unsafe { libc::fork() };
@@ -90,7 +90,7 @@ fn works_in_a_child(shared: &Shared<Counter>, generation: u32) -> Result<(), i32
     step(4, shared.is_mine())?;
     let nothing = shared.wait_until(Some(Duration::from_millis(5)), |_| None::<()>);
     step(5, nothing.is_none())?;
-    // Threads of its own wait and are woken.
+    // Threads of the child wait and are woken.
     std::thread::scope(|scope| {
         let waiters = [(); 3].map(|()| {
             scope.spawn(|| shared.wait_until(None, |counter| (counter.low > 1 << 60).then_some(())))
@@ -131,7 +131,7 @@ fn forked_child_continues_despite_waiting_parent_threads() {
     for _ in 0..10 {
         assert_eq!(end_of_child(|| works_in_a_child(shared, 1)), 0);
     }
-    // A child that has not claimed it, and its child.
+    // A child that has not claimed the engine, and the child of that.
     let grandchild = end_of_child(|| match end_of_child(|| works_in_a_child(shared, 2)) {
         0 => Ok(()),
         status => Err(status >> 8 | status),

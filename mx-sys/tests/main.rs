@@ -1,6 +1,6 @@
-//! The shim as its users see it: engines, endpoints, this machine's interfaces.
+//! The crate as its users see it: engines, endpoints, interfaces of this machine.
 //!
-//! Tests with processes that die are the other program, `processes`.
+//! Another program, `processes`, has the tests with processes that die.
 
 mod dgram_common;
 mod node;

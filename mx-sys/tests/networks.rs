@@ -1,5 +1,5 @@
-//! An endpoint's ports on a machine whose interfaces change. In a network namespace of the test's own, where
-//! that may be had, and a process: the list of interfaces is that's.
+//! An endpoint's ports on a machine whose interfaces change. The test has a process of its own, to
+//! which the list of interfaces belongs, and a network namespace, if the machine allows one.
 
 use crate::own_network::{have_own_network, ip};
 use crate::own_process::in_own_process;
@@ -22,7 +22,7 @@ fn ip_all(all: &[&str]) {
     all.iter().for_each(|one| assert!(ip(one), "ip {one}"));
 }
 
-/// An endpoint of one thread, which sleeps where others do.
+/// An endpoint with one thread, which sleeps when an application's thread would.
 struct Node {
     ports: HostPorts<Pieces>,
     sink: Recorder,
@@ -39,7 +39,7 @@ impl Node {
         Self { ports, sink }
     }
 
-    /// As an endpoint does.
+    /// Polls as an endpoint does.
     fn poll(&mut self) {
         match Rounds::<Pieces>::begin_active(&mut self.ports, 64) {
             Begun::Nothing => return,
@@ -49,7 +49,7 @@ impl Node {
         tell_all::<Pieces, _, _>(&mut self.ports, &mut self.sink);
     }
 
-    /// Polls, and sleeps when there is nothing to do, until `done`; the time that took.
+    /// Polls until `done`, and sleeps when there is nothing to do. Returns the time.
     fn run(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) -> Duration {
         let begin = Instant::now();
         while !done(self) {
@@ -72,7 +72,7 @@ impl Node {
         begin.elapsed()
     }
 
-    /// A call to it at that address of its own.
+    /// Calls the node at one of its addresses.
     fn called_at(&mut self, address: &str) -> TcpStream {
         let mut caller = TcpStream::connect((address, self.ports.tcp_port())).unwrap();
         let said = [preamble(), frame(1, b"hello")].concat();
@@ -102,7 +102,7 @@ fn sleeping_endpoint_follows_interfaces_and_drops_addresses() {
     assert!(took < Duration::from_secs(2), "{took:?}");
     let _loopback = node.called_at("127.0.0.1");
     let _caller = node.called_at("10.77.0.1");
-    // One that comes back at once is the same.
+    // An address that comes back at once changes nothing.
     ip_all(&["addr del 10.77.0.1/32 dev lo"]);
     node.run("word that it is gone", |_| !nic::is_local(new));
     ip_all(&["addr add 10.77.0.1/32 dev lo"]);

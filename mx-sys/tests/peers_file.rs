@@ -1,6 +1,6 @@
-//! Names out of a peers file, as programs see them.
+//! Names from a peers file, as programs see them.
 //!
-//! In a process of its own: the peers file is the process's.
+//! The test has a process of its own, because the peers file belongs to the process.
 
 use crate::own_process::in_own_process;
 use mx_proto::NicId;
@@ -47,7 +47,8 @@ fn a_peers_file_names_hosts_the_resolver_does_not_know() {
     assert!(nic::resolve("mars.invalid", None).is_err());
     assert!(nic::known_peers().is_empty());
 
-    // That of 2001:db8::9, which cannot be had back from it: another process may have said it.
+    // The id of 2001:db8::9, from which the address cannot be computed; another process may have
+    // sent the id.
     let from_elsewhere = NicId(0xac12_f104_4ac8);
     assert!(nic::socket_addresses(from_elsewhere, 0).is_empty());
     file.write("2001:db8::9 pluto.invalid\n");
@@ -62,7 +63,8 @@ fn a_peers_file_names_hosts_the_resolver_does_not_know() {
     own_names_stay_own();
     known_are_those_of_the_file();
 
-    // One that is found at an address stays there while that is one of its, whichever is the first.
+    // A host that was found at an address stays there while the host has that address, whichever
+    // address is the first.
     let again = |before: &str| {
         let before = Some(nic::id_of_address(before.parse().unwrap()));
         let found = nic::resolve_again("mars.invalid", None, before);
@@ -86,12 +88,13 @@ fn a_peers_file_names_hosts_the_resolver_does_not_know() {
         }
         assert_eq!(again("192.0.2.6").as_deref(), Some(first), "that is gone");
     }
-    // A name that cannot be found is nowhere else.
+    // A name that is not found has no other address.
     file.write("\n");
     assert_eq!(again("192.0.2.4"), None);
     file.write("192.0.2.4  mars.invalid red\n192.0.2.5 mars.invalid\n");
 
-    // A host that moves is found at its new place, and its old id is not called that any more.
+    // A host that moves is found at its new address, and its name is not used for its old id any
+    // more.
     let old = id("mars.invalid");
     file.write("192.0.2.40 mars.invalid\n");
     let new = id("mars.invalid");
@@ -100,7 +103,7 @@ fn a_peers_file_names_hosts_the_resolver_does_not_know() {
     assert_eq!(nic::mx_name(old).unwrap(), "192.0.2.4:0");
     assert_eq!(nic::host_name(old).unwrap(), "192.0.2.4");
 
-    // A name that does not fit what the MX API has room for.
+    // A name that is too long for the MX API.
     let long = "n".repeat(nic::MX_NAME_MAX - 1);
     file.write(&format!("192.0.2.41 {long} {}\n", &long[1..]));
     assert_eq!(
@@ -111,7 +114,7 @@ fn a_peers_file_names_hosts_the_resolver_does_not_know() {
 
     all_addresses_of_a_name_are_found(&file);
 
-    // The names of a file that is no longer there are no longer known.
+    // The names of a removed file are no longer known.
     nic::set_peers_file(None);
     assert!(nic::resolve("mars.invalid", None).is_err());
     nic::set_peers_file(Some(Path::new("/nonexistent/peers").into()));
@@ -127,13 +130,13 @@ fn names_lead_to_addresses_and_back() {
     assert_eq!(address(second), "192.0.2.5");
     assert_eq!(nic::mx_name(second).unwrap(), "mars.invalid:1");
     assert_eq!(id("mars.invalid:1"), second);
-    // It has no third.
+    // The host has no third address.
     assert_eq!(id("mars.invalid:2"), mars);
     let venus = id("venus.invalid:0");
     assert_eq!(address(venus), "2001:db8::6");
     assert_eq!(nic::mx_name(venus).unwrap(), "venus.invalid:0");
     assert_eq!(nic::host_name(venus).unwrap(), "venus.invalid");
-    // Never resolved by that name.
+    // The address was never resolved by that name.
     assert_eq!(nic::mx_name(id("192.0.2.5")).unwrap(), "mars.invalid:1");
     let nameless = id("2001:db8::8");
     assert_eq!(nic::mx_name(nameless).unwrap(), "[2001:db8::8]:0");
@@ -157,7 +160,7 @@ fn all_addresses_of_a_name_are_found(file: &File) {
     assert_eq!(found(Some(9), None), [a, c, b], "it has no tenth");
     let second = nic::id_of_address(b.parse().unwrap());
     assert_eq!(nic::mx_name(second).unwrap(), "io.invalid:1");
-    // An alias of the first one is called so only when it is what was looked up.
+    // An alias of the first address is its name only if it was looked up.
     let first = nic::id_of_address(a.parse().unwrap());
     assert_eq!(nic::host_name(first).unwrap(), "io.invalid");
     assert_eq!(id("europa.invalid"), first);

@@ -1,5 +1,5 @@
-//! Threads that wait for different things of one engine: none waits in vain, none is woken for what
-//! is another's, and none burns a processor.
+//! Threads that wait for different things of one engine: none waits in vain, none is woken for
+//! things of another, and none burns a processor.
 
 use crate::support::{BEFORE_SLEEP, Feeder, NEVER, Toy, until, wait};
 use mx_proto::Clock;
@@ -18,8 +18,8 @@ fn shared(spin_us: u64) -> (Arc<Shared<Toy>>, Feeder) {
     (Arc::new(Shared::new(toy, Tuning { spin }).unwrap()), feeder)
 }
 
-/// Waits for the threads' ends one by one. That their scope does as well; ThreadSanitizer, which
-/// does not see into the standard library, sees this.
+/// Waits for the end of each thread. Their scope does so as well, but ThreadSanitizer does not see
+/// into the standard library, and sees this.
 fn join<'scope>(threads: impl IntoIterator<Item = ScopedJoinHandle<'scope, ()>>) {
     for thread in threads {
         thread.join().unwrap();
@@ -74,21 +74,22 @@ fn a_waiter_takes_over_when_the_progress_thread_leaves() {
 
 #[test]
 fn a_progress_thread_whose_time_is_up_hands_over_too() {
-    // Longer each time, until the waiter has fallen asleep before the progress thread's time was up.
+    // Longer each time, until the waiter has fallen asleep before the progress thread's time is
+    // over.
     let mut span = Duration::from_millis(100);
     while !hands_over_after(span) {
         span *= 4;
     }
 }
 
-/// False: the progress thread had gone too early.
+/// Returns false if the progress thread returned too early.
 fn hands_over_after(span: Duration) -> bool {
     let (shared, feeder) = shared(0);
     thread::scope(|scope| {
         let progress_thread = scope.spawn(|| wait(&shared, 0, Some(span)));
         until(|| shared.wait_stats().progress_thread_sleeps >= 1);
         let waiter = scope.spawn(|| wait(&shared, 1, NEVER));
-        // It sleeps as the one or as the other.
+        // The thread sleeps as waiter or as progress thread.
         until(|| shared.wait_stats().waiter_sleeps == 1 || progress_thread.is_finished());
         let followed = shared.wait_stats().waiter_sleeps == 1;
         assert_eq!(progress_thread.join().unwrap(), None);
@@ -113,7 +114,7 @@ fn time_outs_of_progress_threads_and_waiters_are_kept() {
         let threads = [0, 1, 2].map(|class| scope.spawn(move || check(class)));
         join(threads);
     });
-    // Without one it is looked once, and no thread sleeps.
+    // With a time-out of zero it is checked once, and no thread sleeps.
     let (sleeps, mut looks) = (shared.wait_stats().progress_thread_sleeps, 0);
     let look = |toy: &mut Toy| {
         looks += 1;
@@ -134,7 +135,7 @@ fn a_thread_that_takes_something_in_for_others_wakes_them() {
         until(|| shared.wait_stats().progress_thread_sleeps == 1);
         let waiter = scope.spawn(|| wait(&shared, 1, NEVER));
         until(|| shared.wait_stats().waiter_sleeps == 1);
-        // By posting:
+        // By posting.
         shared.lock().produce(1, 11);
         assert_eq!(waiter.join().unwrap(), Some(11));
         assert_eq!(shared.wait_stats().progress_thread_wakes, 0);
@@ -142,7 +143,7 @@ fn a_thread_that_takes_something_in_for_others_wakes_them() {
         assert_eq!(progress_thread.join().unwrap(), Some(10));
         assert_eq!(shared.wait_stats().progress_thread_wakes, 1);
 
-        // By polling for something else:
+        // By polling for something else.
         let progress_thread = scope.spawn(|| wait(&shared, 2, NEVER));
         until(|| shared.wait_stats().progress_thread_sleeps == 2);
         feeder.push(2, 12);
@@ -202,8 +203,8 @@ fn progress_thread_notices_a_new_engine() {
     });
 }
 
-/// Counts the losses that are reported when `before` runs between the decision to sleep in a set and the sleep in it,
-/// with the set closed.
+/// Closes the set and runs `before`, between the decision to sleep in the set and the sleep.
+/// Returns the number of reported losses.
 fn losses(before: impl FnOnce(&Shared<Toy>) + 'static) -> u64 {
     let (shared, feeder) = shared(0);
     let set = Epoll::new().unwrap();
@@ -240,7 +241,7 @@ fn an_engine_is_armed_only_while_a_thread_sleeps() {
     thread::scope(|scope| {
         let progress_thread = scope.spawn(|| wait(&shared, 0, NEVER));
         until(|| feeder.is_armed());
-        // Posting and polling by others leaves it armed for the progress thread.
+        // After posts and polls of other threads the engine is still armed for the progress thread.
         drop(shared.lock());
         wait(&shared, 1, Some(Duration::ZERO));
         assert!(feeder.is_armed());
@@ -276,7 +277,7 @@ fn in_a_fast_exchange_no_thread_sleeps() {
     });
     let stats = shared.wait_stats();
     let sleeps = stats.progress_thread_sleeps;
-    // Waits that sleep at once, because another program took the processor for long.
+    // Waits that sleep at once, because another program used the processor for long.
     let rests: u64 = (0..stats.long_yields).map(|n| 16 << n.min(6)).sum();
     assert!(
         sleeps <= 1 + rounds / 100 + rests,
@@ -312,7 +313,7 @@ fn a_thread_goes_on_polling_while_anything_happens() {
         before
     });
     let after = shared.wait_stats();
-    // A program that took the processor for long ends a spin, too, and the waits after it sleep.
+    // A program that uses the processor for long ends a spin, too, and the waits after it sleep.
     let ended = after.long_yields - before.long_yields;
     assert!(
         after.vain_spins - before.vain_spins <= ended,
@@ -348,7 +349,7 @@ fn nothing_is_lost_between_many_threads() {
                         let timeout = match turn % 5 {
                             0 => Duration::ZERO,
                             1 => Duration::from_micros(30),
-                            // Short, so that threads whose class has run dry see the end.
+                            // Short, so that threads whose class has no more items notice the end.
                             _ => Duration::from_millis(100),
                         };
                         if let Some(item) = wait(shared, class, Some(timeout)) {
@@ -379,8 +380,8 @@ fn nothing_is_lost_between_many_threads() {
     }
 }
 
-/// A lost wake-up hangs here: no thread has a time-out, and an item comes only
-/// when the one before it has been taken.
+/// A lost wake-up makes this test hang: no thread has a time-out, and an item comes only when the
+/// one before it has been taken.
 #[test]
 fn no_wake_up_is_lost_one_item_at_a_time() {
     const ROUNDS: u64 = 3_000;

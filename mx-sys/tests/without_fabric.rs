@@ -1,11 +1,11 @@
-//! A process that uses shared memory and TCP has nothing of libfabric in it.
+//! A process that uses shared memory and TCP loads nothing of libfabric.
 
 use crate::node::Node;
 use crate::own_process::in_own_process;
 use mx_proto::{Route, Status};
 use mx_sys::{ROUTE_LOCAL, ROUTE_TCP};
 
-/// In a process of its own: other tests load it.
+/// In a process of its own, because other tests load it.
 #[test]
 fn libfabric_is_not_loaded_for_the_other_ports() {
     in_own_process!();

@@ -1,4 +1,4 @@
-//! The API's library as Rust code sees it.
+//! The library of the API, used from Rust.
 
 #[path = "../../testing/sim/fixtures/counting.rs"]
 mod counting;

@@ -25,7 +25,7 @@
 #define SLEEP_MS 100
 #define PINGS 2000
 
-/* One operation under way; its address is the operation's user_ptr. */
+/* One operation under way; it is its own user_ptr. */
 struct op {
     bmi_op_id_t id;
     bmi_size_t actual;
@@ -65,7 +65,7 @@ static void post_recv(struct op *op, void *data, int64_t len, int32_t tag)
     posted(op, rc, size);
 }
 
-/* Waits for one operation; others that complete meanwhile are noted. Returns its error. */
+/* Waits for one operation, and records others that complete meanwhile. Returns its error. */
 static int wait_for(struct op *op)
 {
     while (!op->done) {
@@ -93,7 +93,7 @@ static int complain(const char *what, int code)
     return 1;
 }
 
-/* Sends a request and gets the first reply. Returns 0, an errno of the server, or a BMI error. */
+/* Sends a request and receives the first reply. Returns 0, an errno of the server, or a BMI error. */
 static int ask(const struct fs_request *request, struct fs_reply *reply)
 {
     unsigned char out[FS_REQUEST_MAX];
@@ -111,7 +111,7 @@ static int ask(const struct fs_request *request, struct fs_reply *reply)
            (bmi_size_t)len);
     int error = wait_for(&send);
     if (error != 0) {
-        /* The reply will not come; its buffer is on this stack. */
+        /* The reply will not come, and its buffer is on this stack. */
         if (!recv.done)
             ops->cancel(recv.id, CONTEXT);
         wait_for(&recv);
@@ -183,7 +183,7 @@ static int write_all(int fd, const unsigned char *buffer, size_t len)
     return 0;
 }
 
-/* Moves `size` bytes between the server and `fd` (-1: standard output), a window at a time. */
+/* Moves `size` bytes between the server and `fd` (-1: standard output), a window of chunks at a time. */
 static int transfer(const char *name, int sending, int32_t tag, int fd, uint64_t size,
                     uint64_t *checksum)
 {
@@ -245,7 +245,7 @@ static int transfer(const char *name, int sending, int32_t tag, int fd, uint64_t
         moved += (uint64_t)lens[i];
         progress(name, moved, size, start, moved == size);
     }
-    /* The buffers go back only when nothing is under way any more. */
+    /* Buffers may be freed only when no operation uses them. */
     for (; tail != head; tail++) {
         struct op *op = &window[tail % FS_WINDOW];
         if (!op->done)
@@ -392,7 +392,7 @@ static int simple(struct fs_request *request, uint32_t op)
     return 0;
 }
 
-/* Splits ADDRESS/NAME; returns 0 when there is no mx:// in it or a part is too long. */
+/* Splits ADDRESS/NAME; returns 0 if it has no mx:// or a part is too long. */
 static int split(const char *remote, char *address, size_t room, char *name)
 {
     const char *host = strncmp(remote, "mx://", 5) == 0 ? remote + 5 : NULL;
@@ -433,7 +433,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "bmi_cp: '%s' is not mx://HOST[:BOARD]:ENDPOINT[/NAME]\n", remote);
         return usage(stderr);
     }
-    /* Any tag does: replies come to this client only. */
+    /* Any tag will do: replies come to this client only. */
     request.tag = (int32_t)(getpid() & 0x3fffffff) * 2;
     ops = method_open("bmi_cp");
     if (ops == NULL)

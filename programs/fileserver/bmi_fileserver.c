@@ -30,13 +30,13 @@
 #define SLEEP_MS 250
 
 enum stage {
-    ANSWERING, /* the only reply is on its way */
-    OPENING,   /* the first reply is on its way, data follows */
-    MOVING,    /* data is on its way */
-    CLOSING    /* the last reply is on its way */
+    ANSWERING, /* the only reply is being sent */
+    OPENING,   /* the first reply is being sent, data follows */
+    MOVING,    /* data is being moved */
+    CLOSING    /* the last reply is being sent */
 };
 
-/* One operation under way; its address is the operation's user_ptr. */
+/* One operation under way; it is its own user_ptr. */
 struct slot {
     struct session *session;
     bmi_op_id_t id;
@@ -53,7 +53,7 @@ struct session {
     struct fs_request request;
     enum stage stage;
     int failed;          /* the client is lost: nothing more is sent to it */
-    int status;          /* an errno to tell the client at the end */
+    int status;          /* errno for the last reply */
     int pending;         /* operations under way */
     struct slot reply;
     unsigned char wire[FS_REPLY_LEN];
@@ -61,7 +61,7 @@ struct session {
     unsigned next_post;  /* slots are used in a ring, so that data stays in order */
     unsigned next_take;
     uint64_t posted;     /* bytes for which an operation has been posted */
-    uint64_t moved;      /* bytes that are through */
+    uint64_t moved;      /* bytes whose operation has completed */
     uint64_t size;
     int fd;
     char temporary[FS_NAME_MAX + 24];
@@ -79,7 +79,7 @@ static void on_signal(int number)
     stopping = 1;
 }
 
-/* Something is wrong with the client: what is still under way is called off. */
+/* Gives a client up after an error: cancels the operations under way. */
 static void fail(struct session *session, int code)
 {
     if (session->failed)
@@ -109,13 +109,13 @@ static void end_session(struct session *session)
     }
     XXH3_freeState(session->sum);
     free(session->listing);
-    /* A client that has gone away for good is given back, as the real hosts do. */
+    /* Drops the address of a client that has left for good, as real hosts do. */
     if (ops->get_info(BMI_DROP_ADDR_QUERY, &query) == 0 && query.response)
         ops->set_info(BMI_DROP_ADDR, session->client);
     free(session);
 }
 
-/* Posts one send or receive. Returns 0 when its completion will come, 1 when it has come. */
+/* Posts one send or receive. Returns 0 if its completion will come, 1 if it has completed. */
 static int post(struct session *session, struct slot *slot, int receive, int32_t tag)
 {
     int rc;
@@ -156,7 +156,7 @@ static void answer(struct session *session, int status)
     send_reply(session, &reply, ANSWERING);
 }
 
-/* A name is one visible file of the directory, nothing else. */
+/* A name is one visible file of the directory. */
 static int bad_name(const char *name)
 {
     return name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL;
@@ -299,8 +299,8 @@ static void begin(struct session *session)
     }
 }
 
-/* Fills a slot with the next bytes to send; with none at all when they cannot be had, which a
- * client that expects some takes for the end. */
+/* Fills a slot with the next bytes to send. If they cannot be read the slot stays empty, which a client that
+ * expects data takes for the end. */
 static void load(struct session *session, struct slot *slot)
 {
     if (session->listing != NULL) {
@@ -324,7 +324,7 @@ static void load(struct session *session, struct slot *slot)
     }
 }
 
-/* Takes the bytes of a slot that are through. After an error the rest is taken and dropped. */
+/* Writes the bytes of a completed slot to the file. After an error the rest is received and dropped. */
 static void store(struct session *session, struct slot *slot)
 {
     XXH3_64bits_update(session->sum, slot->buffer, (size_t)slot->len);
@@ -362,7 +362,7 @@ static void finish(struct session *session)
     send_reply(session, &reply, CLOSING);
 }
 
-/* Keeps a window of data operations going. */
+/* Keeps a window of data operations under way. */
 static void move_data(struct session *session)
 {
     int receive = session->request.op == FS_PUT;
@@ -394,7 +394,7 @@ static void move_data(struct session *session)
         finish(session);
 }
 
-/* Moves a session on as far as it goes; ends it when it is over. */
+/* Advances a session as far as possible; frees it when it is over. */
 static void pump(struct session *session)
 {
     if (session->stage == OPENING && !session->reply.busy && !session->failed)

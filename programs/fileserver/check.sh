@@ -5,7 +5,7 @@ set -uo pipefail
 
 . "$(dirname "$0")/../checks.sh"
 
-# start SERVER-BINARY: on a free endpoint
+# start SERVER-BINARY: starts the server on a free endpoint
 start() {
     local try id
     for try in $(seq 20); do
@@ -44,7 +44,7 @@ killed_client() {
 
 : > "$work/empty"
 head -c 5000000 /dev/urandom > "$work/medium"
-# So large that it is not done before the client is killed; it takes no room on the disk.
+# So large that the copy is not finished before the client is killed; it takes no room on the disk.
 truncate -s 8G "$work/large"
 
 for MX_PORT in $ports; do
@@ -72,7 +72,7 @@ for MX_PORT in $ports; do
         refused "names leave the directory not" "Invalid argument" "$cp" --stat "$address/../log"
         refused "a second server is refused" "in use" "$fileserver" "$address" "$work/served"
         refused "no server" "refused" "$cp" --ping mx://localhost:1023
-        # In the resolver's words, whichever those are.
+        # With the resolver's message, whatever that is.
         refused "an unknown host" "unknown host 'no-such-host.invalid' (.*)" "$cp" --ping mx://no-such-host.invalid:3
         refused "a malformed address" "not an mx:// address" "$cp" --ping mx://localhost:x
         ended

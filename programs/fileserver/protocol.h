@@ -19,7 +19,7 @@
 #define FS_MAGIC 0x31534642u /* "BFS1" */
 #define FS_NAME_MAX 255
 #define FS_CHUNK ((int64_t)1 << 20)
-/* Chunks under way at once in each transfer. */
+/* Chunks under way at a time in each transfer. */
 #define FS_WINDOW 4
 
 enum fs_op { FS_PUT = 1, FS_GET = 2, FS_LIST = 3, FS_REMOVE = 4, FS_STAT = 5, FS_PING = 6 };
@@ -67,7 +67,7 @@ static inline uint64_t fs_get64(const unsigned char *at)
     return fs_get32(at) | (uint64_t)fs_get32(at + 4) << 32;
 }
 
-/* Returns the number of bytes written to `wire`, which has room for FS_REQUEST_MAX. */
+/* Writes a request to `wire`, which has room for FS_REQUEST_MAX. Returns its length in bytes. */
 static inline size_t fs_emit_request(const struct fs_request *request, unsigned char *wire)
 {
     size_t name_len = strlen(request->name);
@@ -80,7 +80,7 @@ static inline size_t fs_emit_request(const struct fs_request *request, unsigned 
     return FS_REQUEST_HEAD + name_len;
 }
 
-/* Returns 0 when the bytes are no request. */
+/* Parses a request. Returns 0 if the bytes are not one. */
 static inline int fs_parse_request(const unsigned char *wire, size_t len, struct fs_request *request)
 {
     if (len < FS_REQUEST_HEAD || fs_get32(wire) != FS_MAGIC)

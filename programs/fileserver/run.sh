@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Starts the file server, copies a file there and back over each port, verifies, stops the server, and says how
-# fast it was. Copies are in memory where there is room, so that no disk is measured; of each port the first one of
-# both ways only warms up, and the best of three more counts.
+# Starts the file server, copies a file in both directions over each port, compares, stops the server, and prints the
+# speeds. Copies are in memory if there is room, so that no disk is measured. On each port the first copy in both
+# directions only warms up, and the best of three more counts.
 #   run.sh BUILD-DIRECTORY [FILE]
 #   PORT="local tcp rdm dgram"   the ports
 set -euo pipefail
@@ -12,7 +12,7 @@ ports=${PORT:-local tcp}
 address=${ADDRESS:-mx://localhost:3}
 server=
 
-# Room for the file, the server's copies, and the one that comes back.
+# Room for the file, the server's copies, and the copy that comes back.
 size=268435456
 [ -z "$file" ] || size=$(stat -L -c %s -- "$file")
 room=$(df --output=avail -B1 /dev/shm 2>/dev/null | tail -n 1) || room=0
@@ -39,17 +39,17 @@ if [ -z "$file" ]; then
 fi
 name=$(basename -- "$file")
 
-# copy FROM TO: bmi_cp's line on standard output, its words when it fails
+# copy FROM TO: prints bmi_cp's line, or its messages if it fails
 copy() {
     MX_PORT=$port "$build/bin/bmi_cp" "$1" "$2"
 }
 
-# speed put|get: the best there was that way
+# speed put|get: prints the best speed in that direction
 speed() {
     sed -n "s/^$1: .* s, \\([0-9.]*\\) MB.*/\\1/p" "$work/copies" | sort -g | tail -n 1
 }
 
-# times A B: how many times B the figure A is
+# times A B: prints the quotient of the figures A and B
 times() {
     awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Mercury examples, built against the Mercury that is installed and run over each port; without one that loads plugins
-# they are skipped, and that is said.
+# Builds the Mercury examples against the installed Mercury and runs them over each port. They are skipped, with a
+# message, if there is no Mercury that loads plugins.
 #   check.sh BUILD-DIRECTORY PORTS [CC]      MERCURY=prefix names a Mercury that pkg-config does not find
 set -uo pipefail
 

@@ -1,4 +1,4 @@
-/* A client of mercury_server: lends it a mebibyte to read, and checks its answer.
+/* A client of mercury_server: exposes a mebibyte for it to read, and checks its answer.
  *   mercury_client ADDRESS */
 #include <mercury.h>
 #include <mercury_bulk.h>

@@ -1,4 +1,4 @@
-/* A Mercury service over mx: adds up the bytes of its clients' memory, which it reads itself.
+/* A Mercury service over mx: reads its clients' memory and returns the sum of its bytes.
  *   mercury_server mx+mx:// ...   prints its address and serves until it is killed */
 #include <mercury.h>
 #include <mercury_bulk.h>
@@ -19,7 +19,7 @@ static hg_return_t on_read(const struct hg_cb_info *info)
     hg_uint64_t sum = 0;
     for (hg_size_t at = 0; info->ret == HG_SUCCESS && at < job->size; at++)
         sum += job->bytes[at];
-    /* Of a client that has died meanwhile there is nothing to answer. */
+    /* A client that has died meanwhile gets no answer. */
     if (info->ret == HG_SUCCESS)
         HG_Respond(job->handle, NULL, NULL, &sum);
     HG_Bulk_free(job->ours);
@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     for (;;) {
         unsigned count = 0;
-        HG_Progress(context, 1000); /* sleeps until there is something to do */
+        HG_Progress(context, 1000); /* sleeps until an event comes */
         do
             HG_Trigger(context, 0, 1, &count);
         while (count);

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The programs for MX at work: over each port, looked at from outside, and told nonsense.
+# Tests of the programs for MX: over each port, examined from outside, and with invalid arguments.
 #   check.sh BUILD-DIRECTORY [PORTS]  ends with the line 'N passed, M failed'
 set -uo pipefail
 
 . "$(dirname "$0")/../checks.sh"
 bin=$build/bin
-# Nothing of the caller's changes what is tested.
+# The caller's settings must not change the tests.
 unset MX_PEERS MX_PORT_BASE MX_DISABLE_SHMEM
 export MX_PEERS="$work/peers"
 
-# wait_for FILE: until it has a line
+# wait_for FILE: waits until it has a line
 wait_for() {
     for _ in $(seq 1200); do
         [ -s "$1" ] && return 0
@@ -19,7 +19,8 @@ wait_for() {
     return 1
 }
 
-# start OPTIONS...: the other side, on a free endpoint; its number is in $endpoint. $program is another.
+# start OPTIONS...: starts the other side on a free endpoint, whose number is in $endpoint. $program chooses another
+# program.
 start() {
     stop
     : > "$work/said"
@@ -39,7 +40,7 @@ ends() {
     [ $got = "$code" ] || { echo "ended with $got, not $code: $*"; return 1; }
 }
 
-# explains TEXT COMMAND...: it must fail with 1 and say why
+# explains TEXT COMMAND...: it must fail with 1 and print TEXT
 explains() {
     local text=$1
     shift
@@ -49,7 +50,7 @@ explains() {
     return 1
 }
 
-# says TEXT COMMAND...: it must succeed and its output have that
+# says TEXT COMMAND...: it must succeed and its output contain that
 says() {
     local text=$1
     shift
@@ -58,7 +59,7 @@ says() {
     grep -q -- "$text" "$work/text" || { echo "does not say: $text"; return 1; }
 }
 
-# lacks TEXT COMMAND...: it must succeed and its output not have that
+# lacks TEXT COMMAND...: it must succeed and its output not contain that
 lacks() {
     local text=$1
     shift
@@ -66,7 +67,7 @@ lacks() {
     ! grep -- "$text" "$work/text"
 }
 
-# refused PROGRAM OPTIONS...: exit code 2, nothing on stdout, why and the usage or where it is on stderr
+# refused PROGRAM OPTIONS...: exit code 2, nothing on stdout, the reason and the usage, or where to find it, on stderr
 refused() {
     local program=$1
     shift
@@ -75,7 +76,7 @@ refused() {
         grep -Eq "^[Uu]sage: $program|try '--help'" "$work/stderr"
 }
 
-# Alone: both sides in one command.
+# Both sides in one command.
 check_self() {
     local few="-N 10 -R 1"
     check "a ping-pong of every size, verified" \
@@ -89,7 +90,7 @@ check_self() {
         "$bin/mx_pingpong" --self --json -s 8 $few
 }
 
-# until_counted PID: packets come in there; a client may take a while to start
+# until_counted PID: waits until packets come in there; a client may take a while to start
 until_counted() {
     local tries
     for ((tries = 0; tries < 100; tries++)); do
@@ -99,7 +100,7 @@ until_counted() {
     return 1
 }
 
-# stop_server: stops it while a message to it is under way; just after it has received one, none is
+# stop_server: stops it while a message to it is under way; none is just after it has received one
 stop_server() {
     local tries
     for ((tries = 0; tries < 50; tries++)); do
@@ -111,7 +112,7 @@ stop_server() {
     done
 }
 
-# The other side is there for one client.
+# The other side serves one client.
 check_ends() {
     local few="-N 20 -R 1 -s 64K" program client
     for program in "$bin/mx_pingpong" "$bin/mx_stream"; do
@@ -130,7 +131,7 @@ check_ends() {
     server=
 }
 
-# start_client FILE: a client that goes on until it is killed, as $client; it is connected
+# start_client FILE: starts a client that runs until it is killed, as $client; returns when it is connected
 start_client() {
     : > "$1"
     "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$1" 2>&1 &
@@ -213,7 +214,7 @@ promtool_reads() {
     "$bin/mx_info" counters -p "$1" --prometheus | promtool check metrics
 }
 
-# The other side from outside.
+# Examines the other side from outside.
 check_looking() {
     check "its endpoint is listed" \
         says "mx_pingpong *myriexpress" "$bin/mx_info"
@@ -238,7 +239,7 @@ check_looking() {
     check "there is no such board" ends 1 "$bin/mx_info" -b 77
 }
 
-# An endpoint of another network namespace is one of another machine: seen only from there.
+# An endpoint of another network namespace counts as one of another machine, and is seen only from there.
 check_elsewhere() {
     local own=(unshare -n)
     [ "$(id -u)" = 0 ] || own=(unshare -rn)
@@ -268,7 +269,7 @@ check_failures() {
     check "a wrong key" ends 1 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1
     check "the right key" ends 0 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1 -f 5
     check "an endpoint that is taken" ends 1 "$bin/mx_pingpong" -e "$endpoint"
-    # Not one of the lowest: others of this machine may take those at any moment.
+    # Not one of the lowest numbers, which other endpoints of this machine may take at any moment.
     check "an endpoint that is not open" \
         explains "no process has that endpoint open" \
         "$bin/mx_pingpong" -d localhost -r $((20000 + RANDOM % 8000)) -s 1
@@ -280,7 +281,7 @@ check_failures() {
     check "a board that is not there" ends 1 "$bin/mx_pingpong" --self -b 77 -s 1
 }
 
-# mistaken PROGRAM OPTIONS...: it works, and warns of a value that cannot be and of a name that is none
+# mistaken PROGRAM OPTIONS...: it works, and warns of an impossible value and of an unknown name
 mistaken() {
     local program=$1
     shift

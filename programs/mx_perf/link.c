@@ -6,13 +6,13 @@
 #include <string.h>
 #include <time.h>
 
-/* Tests of a request between two looks at the clock. */
+/* Tests of a request between two readings of the clock. */
 #define POLLS 10000
 
-/* The last text that had to be put together. One thread, and only the last one counts. */
+/* The last formatted text. One thread uses it, and only the last text counts. */
 static char text[4096];
 
-/* The library's message about the last call that failed. */
+/* The library's message about the last failed call. */
 static char said[4000];
 
 static mx_return_t keep_words(char *str, mx_return_t code)
@@ -31,7 +31,7 @@ static const char *failed(const char *what, mx_return_t code)
 
 const char *link_reason(mx_return_t code)
 {
-    /* It begins with the name of a function, which says nothing to the user of a program. */
+    /* The message begins with the function's name, which means nothing to a user of the program. */
     const char *reason = strncmp(said, "mx_", 3) == 0 ? strstr(said, ": ") : NULL;
 
     return reason == NULL ? mx_strerror(code) : reason + 2;
@@ -109,7 +109,7 @@ const char *link_post_ssend(struct link *link, const void *data, uint32_t size,
     return failed("mx_issend", mx_issend(link->endpoint, &segment, 1, peer, bits, NULL, request));
 }
 
-/* Tests, or sleeps, until the request is done or timeout has run out. */
+/* Polls, or sleeps, until the request is done or the time-out has passed. */
 static mx_return_t await(struct link *link, mx_request_t *request, mx_status_t *status,
                          uint32_t *done)
 {
@@ -126,7 +126,7 @@ static mx_return_t await(struct link *link, mx_request_t *request, mx_status_t *
         }
         if (deadline == 0)
             deadline = link_now() + link->timeout_ms * 1e-3;
-        /* The peer may be waiting for this very core. */
+        /* The peer may be waiting for this processor. */
         sched_yield();
     } while (link_now() < deadline);
     return MX_SUCCESS;
@@ -168,7 +168,7 @@ int link_give_up(struct link *link, mx_request_t *request)
         return 1;
     if (mx_cancel(link->endpoint, request, &gone) == MX_SUCCESS && gone)
         return 1;
-    /* A send, or a receive that had been matched: ended by the disconnect. */
+    /* A send, or a receive that had a message: the disconnect has ended it. */
     mx_wait(link->endpoint, request, WAIT_MS, &status, &gone);
     return *request == NULL;
 }

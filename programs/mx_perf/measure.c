@@ -12,13 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where the other side of --self is to be found. */
+/* Address of the other side of --self. */
 struct found {
     uint64_t nic_id;
     uint32_t id;
 };
 
-/* The other side of --self; 0 when there is none. */
+/* Process of the other side of --self; 0 without one. */
 static pid_t child;
 
 static void fail(const struct options *options, const char *error)
@@ -35,7 +35,7 @@ static void check(const struct options *options, const char *error)
         fail(options, error);
 }
 
-/* Both processes of --self on cores of their own. Without the permission nothing happens. */
+/* Moves the two processes of --self to processors of their own, if that is permitted. */
 static void pin(const struct options *options, int core)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -48,7 +48,7 @@ static void pin(const struct options *options, int core)
     (void)sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* Be the other side, until its client is done. */
+/* Serves as the other side, until its client is done. */
 static void be_other_side(const struct options *options)
 {
     char host[MX_MAX_HOSTNAME_LEN];
@@ -63,7 +63,7 @@ static void be_other_side(const struct options *options)
     link_close(&link);
 }
 
-/* The other side of --self: says where it is, serves, and does not outlive its parent. */
+/* Runs the other side of --self: sends its address to the parent, serves, and ends with the parent. */
 static void be_child(const struct options *options, int pipe_end, pid_t parent)
 {
     struct link link;
@@ -83,7 +83,7 @@ static void be_child(const struct options *options, int pipe_end, pid_t parent)
     exit(0);
 }
 
-/* Starts it, before this process has a library to inherit. */
+/* Starts the other side, before this process has loaded a library that it would inherit. */
 static struct found start_child(const struct options *options)
 {
     pid_t parent = getpid();
@@ -125,9 +125,8 @@ const char *measure_answer(struct session *session)
     return text;
 }
 
-/*
- * Sends a plan, which waits there while others are served: nothing else would tell of the other
- * side's end meanwhile. The answer follows at once.
+/* Sends a plan, and waits while others are served: only a synchronous send notices that the other side has ended
+ * meanwhile. The answer follows at once.
  */
 static const char *ask(struct session *session)
 {
@@ -143,7 +142,7 @@ static const char *ask(struct session *session)
     return error != NULL ? error : measure_answer(session);
 }
 
-/* The other side ends with it, unless it is kept: it may be gone before it has answered. */
+/* Tells the other side to end, unless it was started with --keep. It may end before it answers. */
 static const char *quit(struct session *session)
 {
     struct plan words;
@@ -225,7 +224,7 @@ int measure_main(const struct measurement *measurement, int argc, char **argv)
     session.plan = (struct plan){
         .magic = PLAN_MAGIC,
         .kind = measurement->kind,
-        /* Unlike those of other clients, also of one with this process's id on another host. */
+        /* Differs from the ids of other clients, even of one with the same process id on another host. */
         .id = (uint32_t)getpid() << 12 ^ (uint32_t)(link_now() * 1e6),
         .window = options.window,
         .sleep = (uint32_t)options.sleep,

@@ -9,7 +9,7 @@
 
 #include "plan.h"
 
-/* One side of what is being measured. */
+/* The measuring side of a connection. */
 struct session {
     const struct options *options;
     struct link link;
@@ -17,7 +17,7 @@ struct session {
     struct plan plan;
 };
 
-/* Seconds that a repeat took. */
+/* Seconds per repeat. */
 struct times {
     double median;
     double least;
@@ -27,9 +27,9 @@ struct times {
 struct measurement {
     struct program program;
     enum plan_kind kind;
-    /* The number of round trips or messages in one repeat, unless -N says so. */
+    /* Round trips or messages in one repeat, unless -N gives the number. */
     uint32_t (*count)(uint32_t size);
-    /* One repeat, as session->plan says; how long it took. */
+    /* Runs one repeat according to session->plan; stores the seconds that it took. */
     const char *(*repeat)(struct session *session, double *seconds);
     void (*heading)(void);
     void (*row)(const struct session *session, const struct times *times);
@@ -37,7 +37,7 @@ struct measurement {
 
 int measure_main(const struct measurement *measurement, int argc, char **argv);
 
-/* Receives an answer; NULL unless the other side refused or found bytes that were wrong. */
+/* Receives an answer. Returns NULL unless the other side rejected the plan or found wrong bytes. */
 const char *measure_answer(struct session *session);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Largest message: what a peer is willing to allocate for an unknown client. */
+/* Largest message: the limit of what a peer allocates for an unknown client. */
 #define SIZE_LIMIT (1024u << 20)
 #define WINDOW_LIMIT 1024u
 #define REPEATS_LIMIT 1000u
@@ -17,35 +17,35 @@ enum { OPTION_SELF = 256, OPTION_JSON, OPTION_NO_PIN, OPTION_KEEP };
 static void usage(const struct program *program, FILE *out)
 {
     fprintf(out,
-            "usage: %s [OPTIONS]              be the other side, for one client\n"
+            "usage: %s [OPTIONS]              serve as the other side, for one client\n"
             "       %s -d HOST [OPTIONS]      measure against it\n"
             "       %s --self [OPTIONS]       both, in two processes of this host\n"
             "\n"
             "%s\n"
             "\n"
-            "  -d HOST   where the other side runs: host or host:board\n"
+            "  -d HOST   host of the other side: host or host:board\n"
             "  -e ID     endpoint to open, or 'any' for the lowest free one (default: 0 for the other\n"
-            "            side, else any)\n"
-            "  -r ID     the other side's endpoint (default 0)\n"
+            "            side, otherwise any)\n"
+            "  -r ID     endpoint of the other side (default 0)\n"
             "  -b BOARD  board to open (default: any)\n"
             "  -f KEY    connection key of both sides (default 0)\n"
             "  -s SIZE   size of the first messages, e.g. 8, 64K or 4M (default %u)\n"
-            "  -S SIZE   size of the last; sizes double (default: that of -s if given, or %uM)\n"
+            "  -S SIZE   size of the last ones; sizes double (default: that of -s if given, or %uM)\n"
             "  -N COUNT  %s in one repeat (default: depends on the size)\n"
-            "  -R COUNT  repeats, of which the median counts (default 7)\n",
+            "  -R COUNT  repeats, whose median is the result (default 7)\n",
             program->name, program->name, program->name, program->summary, program->first_size,
             program->last_size >> 20, program->counted);
     if (program->has_window)
-        fprintf(out, "  -W COUNT  messages under way at once, at most (default 64)\n");
+        fprintf(out, "  -W COUNT  messages under way at a time (default 64)\n");
     fprintf(out,
             "  -w        sleep while waiting, instead of polling\n"
             "  -v        verify every byte\n"
-            "  --keep    be the other side for one client after another, until killed\n"
-            "  --json    one JSON object a line instead of a table\n"
-            "  --no-pin  with --self: leave both processes on whatever core they run\n");
+            "  --keep    serve one client after another, until killed\n"
+            "  --json    print one JSON object a line instead of a table\n"
+            "  --no-pin  with --self: do not pin the processes to processors\n");
 }
 
-/* The command line was wrong. */
+/* Prints what is wrong with the command line, and the usage; exits. */
 static void refuse(const struct program *program, const char *what, const char *value)
 {
     fprintf(stderr, "%s: %s%s%s%s\n", program->name, what, *value ? " '" : "", value,
@@ -54,7 +54,7 @@ static void refuse(const struct program *program, const char *what, const char *
     exit(2);
 }
 
-/* A number from `least` to `most`; units of 1024 when `units`. */
+/* Parses a number from `least` to `most`, with K and M if `units`. */
 static uint32_t number(const struct program *program, int option, const char *text, uint32_t least,
                        uint32_t most, int units)
 {

@@ -10,25 +10,25 @@
 
 #include <stdint.h>
 
-/* A program's name, and its additions to the options that both have. */
+/* A program's name, and its additions to the common options. */
 struct program {
     const char *name;
     const char *summary;
-    /* The unit of a repeat: "round trips" or "messages". */
+    /* Unit counted in a repeat: "round trips" or "messages". */
     const char *counted;
     uint32_t first_size;
     uint32_t last_size;
-    /* Whether there is a -W. */
+    /* Whether the program has -W. */
     int has_window;
 };
 
 struct options {
     const struct program *program;
-    /* The other side's host; NULL when this is the other side. */
+    /* Host of the other side; NULL if this process is the other side. */
     char *host;
-    /* Start the other side too. */
+    /* Whether to start the other side, too. */
     int self;
-    /* The other side goes on when its client is done. */
+    /* Whether the other side continues when its client is done. */
     int keep;
     int pin;
     uint32_t board;
@@ -46,10 +46,10 @@ struct options {
     int json;
 };
 
-/* Ends the process with 2 and the usage when the command line makes no sense, with 0 for --help. */
+/* Parses the command line. Exits with 2 and the usage if it is wrong, with 0 for --help. */
 struct options options_parse(const struct program *program, int argc, char **argv);
 
-/* The size after `size`: 0, 1, 2, 4 and so on. */
+/* Returns the size after `size`: 0, 1, 2, 4 and so on. */
 uint64_t options_next_size(uint64_t size);
 
 #endif

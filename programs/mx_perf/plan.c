@@ -74,7 +74,7 @@ int ring_make(struct ring *ring, uint32_t slots, uint32_t size)
         ring->slots = 0;
         return 0;
     }
-    /* Every page is there before anything is timed. */
+    /* Touches every page before anything is timed. */
     memset(ring->data, 1, bytes);
     return 1;
 }

@@ -1,16 +1,16 @@
 /*
- * The plan of the measuring side for the other, and the messages between them.
+ * The measuring side's plan, and the messages between the two sides.
  *
  *   measuring side                          other side
- *     PLAN    what, size, count ...   -->     posts its first receives
- *             ready, or refused       <--   ANSWER
+ *     PLAN    kind, size, count ...   -->     posts its first receives
+ *             ready, or rejected      <--   ANSWER
  *     DATA    ping                    -->
  *             pong                    <--   DATA        (count times)
  *   or
  *     DATA    count messages          -->
- *             how many were bad       <--   ANSWER
+ *             number of bad messages  <--   ANSWER
  *
- * The id in the match bits keeps the messages of a client that died from its successor's.
+ * The id in the match bits separates the messages of a client that died from its successor's.
  */
 #ifndef MX_PERF_PLAN_H
 #define MX_PERF_PLAN_H
@@ -43,20 +43,18 @@ struct answer {
 
 #define PLAN_MAGIC 0x4d58504cu
 
-/* Between host order and the wire's; the same in both directions. */
+/* Converts between host order and the wire's; the same in both directions. */
 struct plan plan_wire(struct plan plan);
 struct answer answer_wire(struct answer answer);
 
-/* Buffers of `size` bytes that a stream uses in turn: few enough to stay in the caches. */
+/* Returns the number of buffers of `size` bytes that a stream uses in turn: few enough to stay in the caches. */
 uint32_t plan_buffers(uint32_t size, uint32_t window);
 
-/* The bytes of message `n`, and whether these are they. */
+/* Fill in the bytes of message `n`, and check them. */
 void plan_fill(unsigned char *data, uint32_t size, uint32_t n);
 int plan_intact(const unsigned char *data, uint32_t size, uint32_t n);
 
-/*
- * A ring of requests, each with a buffer, and all of it in one allocation or none (0).
- */
+/* A ring of requests, each with a buffer, in a single allocation. */
 struct ring {
     uint32_t slots;
     uint32_t size;

@@ -5,19 +5,19 @@
 #include <mx_extensions.h>
 #include <stdio.h>
 
-/* Bytes that a stranger may make this process allocate. */
+/* Limits for what a stranger makes this process allocate. */
 #define SIZE_LIMIT (1024u << 20)
 #define WINDOW_LIMIT 1024u
 
-/* One client being served. Stays where it is until nothing of it is under way. */
+/* The client being served. Static, because operations may be under way after an error. */
 struct client {
     struct link *link;
     mx_endpoint_addr_t peer;
-    /* The session of the process that has that endpoint. */
+    /* Session of the process that has that endpoint. */
     uint32_t session;
     struct plan plan;
     struct ring ring;
-    /* The send of an echo, beside the ring's receives. */
+    /* Send of an echo, beside the ring's receives. */
     mx_request_t echo;
     struct answer answer;
     mx_request_t answering;
@@ -40,9 +40,8 @@ static const char *post(struct client *client, uint32_t n)
                           MATCH_DATA | client->plan.id, ring_request(&client->ring, n));
 }
 
-/*
- * Sends every message back. The next receive is posted before that, into the other buffer. The send
- * is waited for first: a large one notices at once that the client is gone.
+/* Sends every message back. Before that it posts the next receive, into the other buffer. It waits for the send,
+ * since a large one notices at once that the client is gone.
  */
 static const char *echo(struct client *client)
 {
@@ -65,7 +64,7 @@ static const char *echo(struct client *client)
     return error;
 }
 
-/* Receives every message, and answers when all are there. */
+/* Receives every message, and answers when all have arrived. */
 static const char *sink(struct client *client)
 {
     const struct plan *plan = &client->plan;
@@ -89,14 +88,14 @@ static const char *sink(struct client *client)
     return answer(client, 0, bad);
 }
 
-/* Whether a stranger may ask for that. */
+/* Tells whether a stranger may ask for this. */
 static int acceptable(const struct plan *plan)
 {
     return plan->size <= SIZE_LIMIT && plan->count > 0 && plan->window > 0 &&
            plan->window <= WINDOW_LIMIT;
 }
 
-/* The session of the process that has the client's endpoint now; 0 when no process has it. */
+/* Returns the session of the process that has the client's endpoint now, or 0. */
 static uint32_t session(const struct client *client)
 {
     uint64_t nic_id;
@@ -106,15 +105,14 @@ static uint32_t session(const struct client *client)
                                                                                            : 0;
 }
 
-/* Takes back whatever is under way. 0 when the buffers must stay. */
+/* Cancels everything under way. Returns 0 if the buffers must stay. */
 static int give_up(struct client *client)
 {
     uint32_t n;
     int free;
 
-    /*
-     * Only a client that is silent has sends that would not end. The address is that of its
-     * endpoint: when the client is gone, it may be the next one's already.
+    /* Only a silent client has sends that would never end. The address stands for its endpoint: if the client is
+     * gone, a successor may have it already.
      */
     if (client->link->timed_out && session(client) == client->session)
         mx_disconnect(client->link->endpoint, client->peer);
@@ -125,7 +123,7 @@ static int give_up(struct client *client)
     return free;
 }
 
-/* Does what the plan says. */
+/* Carries out the plan. */
 static const char *run(struct client *client)
 {
     const struct plan *plan = &client->plan;
@@ -149,10 +147,10 @@ static const char *run(struct client *client)
 const char *serve(struct link *link, const struct options *options)
 {
     static struct client client;
-    /* The first plan may take any time to come. */
+    /* The first plan may come at any time. */
     uint32_t wait_ms = MX_INFINITE;
 
-    /* No other client waits for its turn when there is only one. */
+    /* With one client no other one waits. */
     link->timeout_ms = options->self ? WAIT_IN_LINE_MS : WAIT_SERVING_MS;
     for (;;) {
         mx_segment_t segment = {&client.plan, sizeof(client.plan)};

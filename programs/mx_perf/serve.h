@@ -1,12 +1,11 @@
-/* The other side: does what clients ask for, one after another. */
+/* The other side: serves clients, one after another. */
 #ifndef MX_PERF_SERVE_H
 #define MX_PERF_SERVE_H
 
 #include "link.h"
 
-/*
- * Serves one client, until it says that it is done (NULL), fails, or has said nothing for a minute. With
- * options->keep one client after another, until killed; those that fail are noted.
+/* Serves one client until it is done (NULL), fails, or has been silent for a minute. With options->keep, serves
+ * one client after another until killed, and prints the failures.
  */
 const char *serve(struct link *link, const struct options *options);
 

@@ -1,9 +1,9 @@
 /*
- * Stands in for the stand-alone BMI library where that is not installed.
+ * Replaces the stand-alone BMI library where that is not installed.
  *
  *   bmi_rpc.c ──► BMI_post_send ──► bmi_mx_ops->post_send_list ──► libbmi_mx_standalone
  *
- * The functions that bmi_rpc.c calls, as BMI's own bmi.h declares them, each for one method and one
+ * Contains the functions that bmi_rpc.c calls, as BMI's own bmi.h declares them, each for one method and one
  * context: an address is a pointer to the method's.
  */
 #ifndef EXAMPLES_RPC_BMI_H

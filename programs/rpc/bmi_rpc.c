@@ -41,7 +41,7 @@ struct reply {
     uint64_t result;
 };
 
-/* One operation; its address is its user_ptr. */
+/* One operation; it is its own user_ptr. */
 struct op {
     struct call *call;
     bmi_op_id_t id;
@@ -49,7 +49,7 @@ struct op {
     int busy;
 };
 
-/* The state of a call on one of the two sides. */
+/* State of a call, on either side. */
 struct call {
     BMI_addr_t peer;
     struct request request;
@@ -57,7 +57,7 @@ struct call {
     unsigned char *region;
     int pending; /* operations under way */
     int error;
-    int ending; /* server: the reply is on its way; client: what is pending has been called off */
+    int ending; /* server: the reply is being sent; client: pending operations have been cancelled */
     struct op ops[3];
 };
 
@@ -97,7 +97,7 @@ static void fill(unsigned char *data, uint64_t size, uint64_t seed)
         data[i] = (unsigned char)(seed + i * 7 + (i >> 8));
 }
 
-/* Books what a post has returned: 0 is pending, 1 done, less than 0 an error. */
+/* Records the result of a post: 0 is pending, 1 done, less than 0 an error. */
 static void posted(struct op *op, int rc)
 {
     op->busy = rc == 0;
@@ -145,7 +145,7 @@ static int progress(int idle_ms, void (*advance)(struct call *call))
         if (errors[i] != 0 && op->call->error == 0)
             op->call->error = errors[i];
     }
-    /* After all of them: none whose id has come back may be cancelled. */
+    /* After all of them, so that no id is cancelled that has just completed. */
     for (int i = 0; i < count; i++) {
         struct call *call = ((struct op *)ops[i])->call;
 
@@ -166,7 +166,7 @@ static void end_call(struct call *call)
     free(call);
 }
 
-/* Sends the reply when the region is through, and ends the call after that. */
+/* Sends the reply when the region has been moved, and ends the call after that. */
 static void advance_server(struct call *call)
 {
     if (call->pending == 0 && call->error == 0 && !call->ending) {
@@ -216,7 +216,7 @@ static int serve(const char *address)
 
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    /* mx://... is the method bmi_mx. */
+    /* mx://... belongs to the method bmi_mx. */
     snprintf(methods, sizeof methods, "bmi_%.*s", (int)strcspn(address, ":"), address);
     if ((rc = BMI_initialize(methods, address, BMI_INIT_SERVER | BMI_TCP_BIND_SPECIFIC)) < 0)
         return say(address, rc);
@@ -247,7 +247,7 @@ static int serve(const char *address)
 
 /* ---- the client ---- */
 
-/* Calls the rest off when it would wait for nothing: an operation has failed, or the server has refused. */
+/* Cancels what can no longer complete: an operation has failed, or the server has rejected the call. */
 static void advance_client(struct call *call)
 {
     if (call->ending || (call->error == 0 && call->reply.status == 0))
@@ -292,7 +292,7 @@ static int check_call(const struct call *call)
     return 0;
 }
 
-/* Makes so many calls of a function, a window of them at a time, and says how long they took. */
+/* Makes that many calls of a function, a window of them at a time, and prints how long they took. */
 static int make_calls(BMI_addr_t server, uint32_t function, int calls, uint64_t size)
 {
     struct timespec begin, end;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests of bmi_rpc, on each port; in each of the builds there are (mk/programs.mk).
+# Tests of bmi_rpc, on each port, in each of its builds (mk/programs.mk).
 #   check.sh BUILD-DIRECTORY [PORTS]  ends with the line 'N passed, M failed'
 set -uo pipefail
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The file server and its client where one is of another kind of processor, which is emulated.
+# The file server and its client, one of which is for another kind of processor, which is emulated.
 #   files.sh BUILD-DIRECTORY OTHER'S PORTS EMULATOR  ends with the line 'N passed, M failed'
 set -uo pipefail
 
@@ -8,7 +8,7 @@ other=$(cd "$2" && pwd)
 ports=$3 emulator=$4
 unset LD_LIBRARY_PATH
 
-# Of this machine, or of the other kind.
+# Runs a program of this machine, or of the other kind.
 program() { # program here|arm64 NAME ARGUMENTS...
     if [ "$1" = here ]; then
         BMI_MX_LIBRARY=$build/lib/libbmi_mx.so.0 "$build/bin/$2" "${@:3}"
@@ -36,12 +36,12 @@ start() {
     return 1
 }
 
-# The client, as a check runs it.
+# Runs the client as a check.
 client() {
     program "$client" bmi_cp "$@"
 }
 
-# There and back, each file the same afterwards.
+# Copies files in both directions, which must be unchanged afterwards.
 copied() {
     local size=$1
     client "$work/$size" "$address/$size" && client "$address/$size" "$work/back" && cmp "$work/$size" "$work/back"
@@ -73,7 +73,7 @@ for MX_PORT in $ports; do
         done
         check "lists and tells sizes" listed
         check "three clients at once" at_once
-        # Of this shell's function: the program is its child.
+        # The server is a function of this shell, and the program is its child.
         child=$(cat "/proc/$server/task/$server/children")
         kill ${child:-$server}
         wait "$server"

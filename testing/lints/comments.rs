@@ -7,7 +7,7 @@ use crate::glossary;
 use std::fs;
 use std::path::Path;
 
-/// Beginnings that stand for something which is not named.
+/// Beginnings that refer to something unnamed.
 const BEGINNINGS: &[&str] = &[
     "It", "They", "That", "Those", "This", "These", "One", "Other", "Others", "The same", "Of",
     "With", "What", "Such", "Not",
@@ -58,7 +58,7 @@ fn documentation_names_the_thing() {
                     line.trim()
                 );
             }
-            // A paragraph is read with those before it.
+            // A later paragraph is read together with those before it.
             follows = line.trim_start().starts_with("//") && !line.trim_start().starts_with("// ");
         }
     }
@@ -74,7 +74,10 @@ fn open_fences(text: &str) -> Vec<usize> {
     let (mut first, mut fences) = (0, 0);
     for (number, line) in (1..).zip(text.lines().chain([""])) {
         let line = line.trim_start();
-        if let Some(said) = line.strip_prefix("///").or(line.strip_prefix("//!")) {
+        if let Some(said) = line
+            .strip_prefix("///")
+            .or_else(|| line.strip_prefix("//!"))
+        {
             if first == 0 {
                 first = number;
             }

@@ -1,4 +1,4 @@
-//! Numbers in documents are those of the code.
+//! Numbers in documents match the code.
 
 use bmi_method::config::{self, Config};
 use bmi_method::peer::state::TRANSITIONS;
@@ -16,7 +16,7 @@ fn text_of(path: &str) -> String {
     std::fs::read_to_string(crate::root().join(path)).unwrap()
 }
 
-/// The names and numbers of a file's lines `    Name = 1,` and `const NAME: u8 = 1;`.
+/// Returns names and numbers of a file's lines `    Name = 1,` and `const NAME: u8 = 1;`.
 fn numbered(path: &str) -> Vec<(String, u8)> {
     let line = |line: &str| {
         let line = line.trim().trim_end_matches([',', ';']);
@@ -29,7 +29,7 @@ fn numbered(path: &str) -> Vec<(String, u8)> {
     text_of(path).lines().filter_map(line).collect()
 }
 
-/// A table's rows with their defaults in one library.
+/// Formats a table's rows with their defaults in one library.
 fn rows_of<S: 'static>(rows: &[Tunable<S>], defaults: &S) -> Vec<String> {
     let row = |row: &Tunable<S>| {
         let (name, kind, about) = (row.name, row.kind, row.about);
@@ -162,7 +162,7 @@ fn variables_of_mx_without_effect_are_those_in_the_code() {
     }
 }
 
-/// The table of legal transitions in `docs/states.md` that is said to be from a file.
+/// Compares the table of legal transitions in `docs/states.md` with the file that it names.
 fn check_transitions<S: Display>(file: &str, transitions: &[Transition<S>]) {
     let text = text_of("docs/states.md");
     let begin = format!("<!-- transitions: from {file} -->\n");
@@ -183,7 +183,7 @@ fn documented_transitions_match_the_code() {
     check_transitions("mx-proto/src/op_states.rs", op_states::TRANSITIONS);
 }
 
-/// The drawing of a section of `docs/states.md`.
+/// Returns the drawing in a section of `docs/states.md`.
 fn drawn(title: &str) -> String {
     let text = text_of("docs/states.md");
     let (_, section) = text.split_once(&format!("\n## {title}\n")).unwrap();
@@ -192,7 +192,7 @@ fn drawn(title: &str) -> String {
     drawing.split("```").next().unwrap().to_owned()
 }
 
-/// The variants of an enum, in the order of the code.
+/// Returns the variants of an enum, in the order of the code.
 fn variants(path: &str, name: &str) -> Vec<String> {
     let text = text_of(path);
     let (_, body) = text
@@ -246,7 +246,7 @@ fn drawn_states_exist_and_existing_ones_are_drawn() {
                 "docs/states.md, {title}: {state} is not drawn"
             );
         }
-        // The other way round: capitalised words of the drawing are states, or known to be none.
+        // In reverse: capitalised words of the drawing are states, or known exceptions.
         let words = drawing.split(|c: char| !c.is_alphanumeric());
         for word in words.filter(|word| word.len() > 1) {
             let known = variants.iter().any(|state| state == word) || others.contains(&word);
@@ -271,7 +271,7 @@ fn files_that_the_states_are_drawn_from_exist() {
         let path = crate::root().join(name);
         assert!(path.exists(), "docs/states.md: {name}");
     }
-    // The read has no enum of its own: this decides where it is.
+    // Reads have no enum of their own: this struct is their state.
     let (file, word) = ("ports/rdm/src/remote.rs", "struct Read ");
     assert!(text_of(file).contains(word), "{file}: {word}");
 }
@@ -321,8 +321,9 @@ fn the_oldest_libfabric_is_the_one_in_the_code() {
     let code = text_of("libfabric-sys/src/load.rs");
     let (_, rest) = code.split_once("OLDEST: (u32, u32) = (").unwrap();
     let (version, _) = rest.split_once(')').unwrap();
-    let claim = format!("Works with {}\n  to 2.x", version.replace(", ", "."));
+    let claim = format!("works with libfabric {} to 2.x", version.replace(", ", "."));
     let text = text_of("CHANGELOG.md");
+    let text = Vec::from_iter(text.split_whitespace()).join(" ");
     assert!(text.contains(&claim), "CHANGELOG.md: {claim}");
 }
 
@@ -431,7 +432,7 @@ fn the_mechanisms_are_counted_and_in_the_code() {
     assert!(text.contains(&claim), "docs/mechanisms.md: {claim}");
 }
 
-/// A table of the dissector's: `NAME = { [1] = "Connect", ... }`.
+/// Returns the entries of a table in the dissector: `NAME = { [1] = "Connect", ... }`.
 fn dissected(name: &str) -> Vec<String> {
     let text = text_of("wireshark/mx.lua");
     let (_, table) = text.split_once(&format!("local {name} = {{")).unwrap();

@@ -1,4 +1,4 @@
-//! Words that must not occur: `docs/architecture.md` has others for what they meant.
+//! Words that must not occur, with those of `docs/architecture.md` to use instead.
 //!
 //! ```text
 //!   text of a file --> words and parts of identifiers --> in the list, and not exempt there? a finding
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A word, what to say, and where it is right: beginnings of paths.
+/// A word, its replacement, and beginnings of paths where the word is right.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
 const WORDS: &[Row] = &[
@@ -65,7 +65,7 @@ const WORDS: &[Row] = &[
     ("wish", "request, hints", &[]),
 ];
 
-/// Files that name these words, or are not ours.
+/// Files that list these words, or come from elsewhere.
 const LEFT_OUT: &[&str] = &[
     "CHANGELOG.md",
     "LICENSE",
@@ -75,10 +75,10 @@ const LEFT_OUT: &[&str] = &[
 
 const KINDS: &[&str] = &["rs", "c", "h", "md", "toml", "mk", "sh", "1", "3", "7"];
 
-/// Beginnings of documentation that asks instead of saying what the item is.
+/// Beginnings of documentation that ask instead of saying what the item is.
 const QUESTIONS: &[&str] = &["How ", "What ", "Which ", "Who ", "Whose "];
 
-/// The files to look at below a directory, by their paths from the root.
+/// Collects the files below a directory, by their paths from the root.
 pub(crate) fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let entry = entry.unwrap();
@@ -89,7 +89,7 @@ pub(crate) fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
             continue;
         }
         if entry.file_type().unwrap().is_dir() {
-            // Built by make, cargo (also in crates outside of the workspace) and debhelper.
+            // Built by make, by cargo (also in crates outside the workspace) and by debhelper.
             if !["target", "build", "tmp"]
                 .iter()
                 .any(|built| entry.file_name() == *built)
@@ -105,7 +105,8 @@ pub(crate) fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Words and parts of identifiers, in small letters: `RemoteId`, `REMOTE_ID` and `remote_id` are two.
+/// Returns words and parts of identifiers in lower case: `RemoteId`, `REMOTE_ID` and `remote_id`
+/// are two words.
 fn words(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut word = String::new();

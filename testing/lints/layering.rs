@@ -17,7 +17,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All Rust files below a directory.
+/// Returns all Rust files below a directory.
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -31,7 +31,7 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A file's code: without comments, and without its tests, which stand at its end.
+/// Returns a file's code without comments and without the tests at its end.
 fn code(path: &Path) -> String {
     let text = read(path);
     let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
@@ -42,11 +42,11 @@ fn code(path: &Path) -> String {
         .join("\n")
 }
 
-/// Modules named right after each `crate::`, groups in braces included.
+/// Returns the modules named right after each `crate::`, including groups in braces.
 fn used_modules(code: &str) -> Vec<String> {
     let mut used = Vec::new();
     for (at, _) in code.match_indices("crate::") {
-        // `$crate::` in a macro counts too; `some_crate::` does not.
+        // `$crate::` in a macro counts, too; `some_crate::` does not.
         let before = code[..at].chars().next_back();
         if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
             continue;
@@ -60,7 +60,7 @@ fn used_modules(code: &str) -> Vec<String> {
     used
 }
 
-/// The parts of `a::{b, c}, d}` that are separated at the outermost level.
+/// Splits `a::{b, c}, d}` at the commas of the outermost level.
 fn top_level(group: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut depth = 0;
@@ -84,8 +84,8 @@ fn identifier(text: &str) -> String {
         .collect()
 }
 
-/// The modules of `lib.rs`, each with the number of its group: those without an empty line between
-/// them are one.
+/// Returns the modules of `lib.rs`, each with the number of its group; an empty line separates
+/// groups.
 fn module_groups(src: &Path) -> HashMap<String, usize> {
     let mut groups = HashMap::new();
     let mut group = 0;
@@ -140,7 +140,7 @@ fn check_groups(src: &Path) {
     assert!(checked > 20, "{}: only {checked} uses found", src.display());
 }
 
-/// The names in one section of a manifest.
+/// Returns the names in one section of a manifest.
 fn section(manifest: &str, name: &str) -> Vec<String> {
     let header = format!("[{name}]");
     let lines = manifest
@@ -173,7 +173,7 @@ fn crates_depend_one_way() {
         "libfabric-sys",
         "libfabric-fake",
     ];
-    /// Crates that a port without a row may use.
+    /// Crates that a port over a fabric may use.
     const FABRIC: [&str; 5] = [
         "mx-port-base",
         "mx-port-fabric",
@@ -199,7 +199,7 @@ fn crates_depend_one_way() {
             "libraries/myriexpress",
             &["myriexpress-api", "mx-sys", "mx-system-calls"],
         ),
-        // Of the method it takes the syntax of addresses.
+        // The syntax of addresses comes from the method.
         (
             "libraries/na_mx",
             &[
@@ -214,7 +214,7 @@ fn crates_depend_one_way() {
         ("libraries/system_calls", &[]),
         (".", &["mx-boundary", "mx-sys", "mx-proto"]),
         ("myriexpress", &["mx-boundary", "mx-sys", "mx-proto"]),
-        // Of libfabric it knows only that the ports over it do.
+        // mx-sys knows the ports over libfabric, but not libfabric.
         ("mx-sys", &["mx-proto", "mx-port-", "mx-reserve"]),
         ("ports/base", &["mx-proto"]),
         (
@@ -224,17 +224,17 @@ fn crates_depend_one_way() {
         ("ports/local", &["mx-port-base", "mx-proto", "mx-reserve"]),
         ("ports/tcp", &["mx-port-base", "mx-proto", "mx-reserve"]),
         ("libfabric-sys", &[]),
-        // Nothing that is shipped depends on it.
+        // No shipped crate depends on this one.
         ("testing/libfabric-fake", &["libfabric-sys"]),
         ("testing/sim", &["mx-proto"]),
         ("mx-proto", &[]),
         ("testing/fuzz", &["mx-proto", "mx-sim"]),
-        // It drives the ops table through the C interface, as a host does; libfabric itself is a
-        // reference of its own.
+        // Calls the ops table through the C interface, as a host does; libfabric is measured as a
+        // reference.
         ("bench", &["bmi_host", "libfabric-sys"]),
-        // The layouts of the C interface, once more.
+        // The layouts of the C interface, written a second time.
         ("testing/host", &[]),
-        // Pure books and programs, and a binary that drives the ops table as a host does.
+        // Pure bookkeeping and programs, and a binary that calls the ops table as a host does.
         ("testing/torture", &["bmi_host", "mx-sim"]),
         (
             "programs/mx_info",
@@ -270,7 +270,7 @@ fn crates_depend_one_way() {
     }
 }
 
-/// The directories in `ports/`: the ports, and what they share.
+/// Returns the directories in `ports/`: the ports, and the crates that they share.
 fn port_crates() -> Vec<PathBuf> {
     let entries = fs::read_dir(crate::root().join("ports")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -288,13 +288,14 @@ fn a_ports_tests_need_no_other_port_and_no_shim() {
     }
 }
 
-/// The environment of an elevated process is its caller's: code that reads it has to know that.
+/// The environment of an elevated process belongs to its caller: code that reads it has to know
+/// that.
 #[test]
 fn only_settings_and_libfabrics_ports_read_the_environment() {
     const READERS: [&str; 3] = [
         "mx-sys/src/settings.rs",
         "libfabric-sys/src/environment.rs",
-        // Once libfabric is loaded, which an elevated process does not do.
+        // Runs after libfabric has been loaded, which an elevated process does not do.
         "ports/rdm/src/plan/mod.rs",
     ];
     let mut directories: Vec<_> = ["src", "mx-sys/src", "myriexpress/src", "libfabric-sys/src"]

@@ -1,12 +1,12 @@
-//! Machines that are refused, by the compiler itself: it knows them all, also where it has no standard library for
-//! one, which a file without any does not need.
+//! Unsupported machines, rejected by the compiler. It knows every target, also without a standard
+//! library for it, which this file does not need.
 
 use crate::root;
 use std::env;
 use std::fs;
 use std::process::Command;
 
-/// The compiler's words about `mx-proto/src/target_check.rs` for that target.
+/// Returns the compiler's output on `mx-proto/src/target_check.rs` for that target.
 fn words(target: &str) -> String {
     let directory = env::temp_dir().join(format!("mx-machines-{}-{target}", std::process::id()));
     fs::create_dir(&directory).unwrap();
@@ -52,7 +52,7 @@ fn short_address_and_big_endian_machines_are_refused() {
             (short, big),
             "{target}: {words}"
         );
-        // It has been looked at.
+        // The file has been compiled.
         assert!(
             !words.contains("E0463") && !words.contains("could not find specification"),
             "{words}"

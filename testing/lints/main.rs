@@ -1,4 +1,4 @@
-//! Rules that no compiler checks, in one program: what they share is compiled once.
+//! Rules that no compiler checks, in one program, so that shared code is compiled once.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ mod layering;
 mod machines;
 mod words;
 
-/// The top of the repository.
+/// Returns the top of the repository.
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -1,17 +1,18 @@
-//! Names that definitions in the product must not have again.
+//! Names that definitions in the product must not use again.
 //!
 //! ```text
 //!   fn met(..)    struct Life    Early(..)   --> name --> in the table, in this part of the tree? a finding
 //! ```
 //!
-//! [`glossary`](crate::glossary) forbids words wherever they stand. These are ordinary English in a sentence, and say
-//! nothing as the name of a function or type.
+//! [`glossary`](crate::glossary) forbids words everywhere. The names here are ordinary English in a
+//! sentence, but say nothing as the name of a function or type.
 
 use crate::glossary;
 use std::fs;
 use std::path::Path;
 
-/// An old name, the name to use instead, and the parts of the tree that it applies to; none: the whole product.
+/// An old name, its replacement, and the parts of the tree that the row applies to; none: the whole
+/// product.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
 const NAMES: &[Row] = &[
@@ -112,8 +113,8 @@ const PRODUCT: &[&str] = &[
 /// Directories and files of tests inside these crates.
 const TESTS: &[&str] = &["/tests/", "/benches/", "/examples/", "/loom/", "tests.rs"];
 
-/// Returns the name that a line defines: that of a function, type, constant or module, or of a field or variant that
-/// begins the line.
+/// Returns the name that a line defines: of a function, type, constant or module, or of a field or
+/// variant that begins the line.
 fn defined(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let word = |text: &str| text.find(|c: char| !(c.is_alphanumeric() || c == '_'));
@@ -142,7 +143,7 @@ fn defined(line: &str) -> Option<&str> {
     let (name, after) = rest.split_at(end);
     let capital = name.starts_with(|c: char| c.is_uppercase());
     let field = after.starts_with(": ") && !capital;
-    // `Early(EntryId),`, `Whole { .. }` and `None,`, not `Early(id) => ...` or a call.
+    // Matches `Early(EntryId),`, `Whole { .. }` and `None,`, but not `Early(id) => ...` or a call.
     let variant = capital
         && (after == ","
             || after.ends_with(',') && after.starts_with(['(', ' ']) && !after.contains("=>")
@@ -150,7 +151,7 @@ fn defined(line: &str) -> Option<&str> {
     (!name.is_empty() && (keyword || field || variant)).then_some(name)
 }
 
-/// Returns the name to use instead of one that is defined in this file.
+/// Returns the replacement of a name that is defined in this file, if it has one.
 fn better(path: &str, name: &str) -> Option<&'static str> {
     let applies =
         |within: &[&str]| within.is_empty() || within.iter().any(|begin| path.starts_with(begin));

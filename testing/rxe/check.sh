@@ -1,8 +1,8 @@
 #!/bin/bash
-# What is run over soft-RoCE, in the machine and as its root. Each part is a function below.
+# Tests over soft-RoCE, run in the virtual machine as its root. Each part is a function below.
 #   check.sh BUILD-DIRECTORY [PART...]     ends with the line 'N passed, M failed'
 #
-# RXE_SLOWER   how much slower than a processor this one is: deadlines are stretched so much
+# RXE_SLOWER   the factor by which this processor is slower than a real one, and deadlines are longer
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,10 +16,10 @@ bin=$build/bin
 logs=$build/rxe/logs
 mkdir -p "$logs"
 export LD_LIBRARY_PATH=$build/lib MX_PORT=rdm MX_PROVIDER='verbs;ofi_rxm'
-# With the port's name no message goes over TCP: not before a session has moved, and not because it could not.
+# With the port's name no message uses TCP, neither before a session has moved nor because a move failed.
 a=mx://rdm@10.9.0.1:4000 b=mx://rdm@10.9.0.2:4000
 
-# serve ADDRESS [NAME=VALUE...]: a file server there, in this environment
+# serve ADDRESS [NAME=VALUE...]: starts a file server there, in this environment
 serve() {
     local address=$1
     shift
@@ -36,7 +36,7 @@ serve() {
     return 1
 }
 
-# within SECONDS COMMAND...: so long at most
+# within SECONDS COMMAND...: runs it for so long at most
 within() {
     timeout $(($1 * slower)) "${@:2}"
 }
@@ -45,13 +45,13 @@ client() {
     within "$1" "$bin/bmi_cp" "${@:2}"
 }
 
-# there_and_back ADDRESS [FILE]: a file, compared
+# there_and_back ADDRESS [FILE]: copies a file in both directions, and compares
 there_and_back() {
     local file=$work/${2:-file}
     client 120 "$file" "$1/file" && client 120 "$1/file" "$work/back" && cmp "$file" "$work/back"
 }
 
-# over DEVICE BYTES COMMAND...: it succeeds, and the device has sent so much more
+# over DEVICE BYTES COMMAND...: it succeeds, and the device has sent so many more bytes
 over() {
     local device=$1 bytes=$2 before after mtu=1024
     shift 2
@@ -62,7 +62,7 @@ over() {
     [ $(((after - before) * mtu)) -ge "$bytes" ]
 }
 
-# wait_for SECONDS COMMAND...: until it succeeds
+# wait_for SECONDS COMMAND...: repeats it until it succeeds
 wait_for() {
     local tries=$(($1 * 5))
     shift
@@ -90,7 +90,7 @@ closing() {
     unset FI_UNIVERSE_SIZE
 }
 
-# ---- what is registered before and after ----
+# ---- registrations before and after ----
 
 registrations() {
     label=registrations
@@ -136,7 +136,7 @@ run_programs() {
     check "all of them went over the devices" none_fell_back
 }
 
-# none_fell_back: no program gave its fabric up for TCP, where its result says nothing about the devices
+# none_fell_back: no program gave up its fabric for TCP, if its result does not depend on the devices
 none_fell_back() {
     ! grep -l 'falling back to' "$logs"/programs/*
 }
@@ -169,7 +169,7 @@ killed() {
     stop
 }
 
-# Packets of both devices: the data comes from the client's when it puts a file.
+# Prints the packets of both devices; the data comes from the client's when it puts a file.
 packets() {
     echo $(($(crossed rxe0) + $(crossed rxe1)))
 }
@@ -187,8 +187,8 @@ registrations_are() {
 
 # ---- 1 % of the packets lost ----
 
-# The device notices a lost answer to a read by its timer, a second later or more, and sends nothing else meanwhile: what
-# is written behind eight reads of 256 KiB, signs of life too, may come later than MX_RDM_KEEPALIVE_MS allows.
+# The device notices the lost answer to a read by its timer, a second later or more, and sends nothing else meanwhile:
+# packets queued behind eight reads of 256 KiB, signs of life too, may come later than MX_RDM_KEEPALIVE_MS allows.
 lost() {
     local end
     label=lost
@@ -208,13 +208,13 @@ lost() {
     done
 }
 
-# ends ADDRESS: by itself
+# ends ADDRESS: the server there ends by itself
 ends() {
     client 120 "$work/file" "$1/file"
     [ $? != 124 ]
 }
 
-# ---- 64 KiB of locked memory, not root ----
+# ---- 64 KiB of locked memory, as an ordinary user ----
 
 locked() {
     label=locked
@@ -252,7 +252,7 @@ datagrams() {
     unset MX_DGRAM_BACKEND
 }
 
-# ---- a device goes ----
+# ---- a device is removed ----
 
 removed() {
     local client remover

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes what machine.sh boots: Debian 12's kernel, a first root directory that mounts the rest, and an image with the
-# programs that the checks need. As root, because of debootstrap.
+# Makes the files that machine.sh boots: Debian 12's kernel, a first root directory that mounts the rest, and an image
+# with the programs that the checks need. As root, because of debootstrap.
 #   image.sh DIRECTORY
 set -euo pipefail
 
@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 suite=bookworm
 packages='busybox-static kmod iproute2 procps rdma-core ibverbs-providers ibverbs-utils libfabric1 libfabric-bin
           libxxhash0 libcmocka0 nftables strace gdb'
-# Of the kernel, beside what these need: the rest of its drivers stay in the package.
+# Modules of the kernel, and those that they need; its other drivers stay in the package.
 first='virtio_pci virtio_blk virtio_console ext4 9p 9pnet_virtio overlay virtio-rng'
 # rxe asks for crc32 by the name of the algorithm.
 later='rdma_rxe crc32_generic rdma_ucm ib_uverbs ib_umad veth sch_netem sch_tbf sch_htb sch_ingress cls_u32 act_mirred ifb
@@ -23,7 +23,7 @@ needs() {
     exit 2
 }
 
-# quietly COMMAND...: its words only if it fails
+# quietly COMMAND...: prints the command's output only if it fails
 quietly() {
     "$@" >"$out/log" 2>&1 || { tail -n 20 "$out/log" >&2; echo "image: failed: $*" >&2; exit 1; }
 }
@@ -39,7 +39,7 @@ echo "image: a Debian ($suite) by debootstrap"
 bare_debian "$suite"
 # shellcheck disable=SC2086
 quietly in_root apt-get -q -y --no-install-recommends install $packages
-# For what is checked as an ordinary user.
+# For checks that run as an ordinary user.
 echo 'user:x:1000:1000::/tmp:/bin/bash' >>"$root/etc/passwd"
 echo 'user:x:1000:' >>"$root/etc/group"
 
@@ -52,7 +52,7 @@ dpkg-deb -x "$root"/tmp/linux-image-*.deb "$kernel"
 cp "$kernel/boot/vmlinuz-$version" "$out/vmlinuz"
 in_root depmod -b /tmp/kernel "$version"
 
-# modules NAME...: their files, in the order in which they are loaded, once each
+# modules NAME...: prints their files, in the order in which they are loaded, once each
 modules() {
     local name
     for name in "$@"; do
@@ -72,7 +72,7 @@ done >"$out/first/order"
 mv "$out/first/order" "$out/first/initrd/order"
 (cd "$out/first/initrd" && find . | "$root/bin/busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$out/initrd.gz"
 
-# Modules for later go into the image.
+# Modules that are loaded later go into the image.
 mkdir -p "$root/lib/modules/$version"
 cp "$kernel/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} "$root/lib/modules/$version/"
 # shellcheck disable=SC2086

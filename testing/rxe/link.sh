@@ -1,6 +1,7 @@
-# Sourced in the machine: two ends of a cable in one network namespace, va 10.9.0.1 and vb 10.9.0.2, each with a device of
-# soft-RoCE, rxe0 and rxe1. The devices know no other namespace than the first. Packets from one end to the other really
-# cross the cable: addresses of the other end are not looked up in the table of local ones until they have arrived.
+# Sourced in the machine: two ends of a cable in one network namespace, va 10.9.0.1 and vb 10.9.0.2, each with a
+# device of soft-RoCE, rxe0 and rxe1. The devices know only the first namespace. Packets from one end to the other
+# really cross the cable, because the addresses of the other end are not looked up in the table of local ones until
+# they have arrived.
 
 cable() {
     local end
@@ -30,11 +31,11 @@ devices() {
     modprobe -a rdma_rxe rdma_ucm ib_uverbs ib_umad
     rdma link add rxe0 type rxe netdev va && rdma link add rxe1 type rxe netdev vb || return
     until [ -e /dev/infiniband/uverbs1 ]; do sleep 0.2; done
-    # As Debian's rules for udev have it.
+    # As in Debian's rules for udev.
     chmod 666 /dev/infiniband/uverbs* /dev/infiniband/rdma_cm
 }
 
-# crossed DEVICE: packets that it has sent
+# crossed DEVICE: prints the number of packets that it has sent
 crossed() {
     cat "/sys/class/infiniband/$1/ports/1/hw_counters/sent_pkts"
 }

@@ -1,16 +1,16 @@
 #!/bin/bash
 # Boots a virtual machine with Debian 12's kernel, which has rdma_rxe and sch_netem, and runs a command in it as root.
-# What it writes is gone at the end, but for what it writes to the directories that it shares.
+# Files that the command writes are lost at the end, except those in the directories that it shares.
 #
 #   machine.sh [-t SECONDS] [-l DIRECTORY] [-s DIRECTORY]... IMAGE-DIRECTORY COMMAND...
 #
-#   -t   it is stopped after so long (default 600)
-#   -s   this directory, at the same path there; may be repeated
-#   -l   the kernel's and QEMU's words go here
+#   -t   the machine is stopped after so long (default 600)
+#   -s   shares this directory, at the same path there; may be repeated
+#   -l   the output of the kernel and of QEMU is written here
 #
-# RXE_ACCEL=kvm or tcg, RXE_CPUS, RXE_MEMORY (MiB)   otherwise: KVM where it works, two, 3072
+# RXE_ACCEL=kvm or tcg, RXE_CPUS, RXE_MEMORY (MiB)   otherwise: KVM if it works, two, 3072
 #
-# Output and exit status are the command's; 124: stopped, 125: the machine did not come as far.
+# Output and exit status are the command's; 124: stopped, 125: the machine failed before the command.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -55,7 +55,7 @@ for directory in "${shared[@]}"; do
     number=$((number + 1))
 done
 
-# Where the host is itself a guest of pvm, /dev/kvm runs only kernels made for that.
+# If the host is itself a guest of pvm, /dev/kvm runs only kernels made for that.
 accel=${RXE_ACCEL:-tcg}
 if [ -z "${RXE_ACCEL:-}" ] && [ -w /dev/kvm ] && [ ! -d /sys/module/kvm_pvm ] && grep -qwE 'vmx|svm' /proc/cpuinfo; then
     accel=kvm
@@ -65,7 +65,7 @@ kvm) machine=(-accel kvm -cpu host) ;;
 *) machine=(-accel 'tcg,thread=multi' -cpu max) ;;
 esac
 
-# The command's output is the virtual console's; the kernel's goes to the serial line.
+# The command's output is on the virtual console; the kernel's goes to the serial line.
 timeout -k 5 "$limit" qemu-system-x86_64 "${machine[@]}" -machine q35 -smp "${RXE_CPUS:-2}" -m "${RXE_MEMORY:-3072}" \
     -nodefaults -no-user-config -display none -no-reboot \
     -kernel "$image/vmlinuz" -initrd "$image/initrd.gz" \

@@ -1,10 +1,10 @@
 /*
- * Does closing a registration end the peer's access? Two endpoints of this process over a provider: b reads a's memory,
- * a closes its registration and writes to the memory, b reads again with the key it had.
+ * Tests whether closing a registration ends the peer's access. Two endpoints of this process over a provider: b
+ * reads a's memory, a closes its registration and writes to the memory, b reads again with the old key.
  *
  *     mrclose [PROVIDER]      default: verbs;ofi_rxm
  *
- * Exit status 0: it does; 1: b has read what was written after; 2: something else failed.
+ * Exit status 0: access has ended; 1: b has read what was written later; 2: something else failed.
  */
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -41,7 +41,7 @@ static bool late(const struct timespec *begin)
     return now.tv_sec - begin->tv_sec > SECONDS;
 }
 
-/* 0, or the error of the one completion. */
+/* Returns 0, or the error of the one completion. */
 static int completion(void)
 {
     struct fi_cq_tagged_entry entry;

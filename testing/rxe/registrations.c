@@ -1,6 +1,7 @@
 /*
- * What the card may reach of a process once its operations have ended: nothing that it could not reach before. The
- * kernel keeps the list (rdma resource show mr); a message's memory is on it while the message lasts.
+ * Memory of a process that its card may access after its operations have ended: none that it could not access
+ * before. The kernel keeps the list (rdma resource show mr); a message's memory is on it while the message is
+ * under way.
  *
  * Side a is a server and receives, side b a client and sends.
  */
@@ -13,7 +14,8 @@
 
 enum { SIZE = 64 * 1024 * 1024, PUMPS = 40 };
 
-/* Registrations of this process that are as long as a message: what the port keeps for itself is not. */
+/* Returns the number of this process's registrations that are as long as a message, which leaves out those that
+ * the port keeps. */
 static int registrations(void)
 {
     char line[512], mine[32], length[32];
@@ -77,7 +79,7 @@ static void cancels(struct side *side)
         host_pump(1);
         most = registrations();
     }
-    /* In the middle: its memory is registered. */
+    /* In the middle of the message its memory is registered. */
     CHECK_THAT(most, >, 0);
     CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
     op_failed(&receive, BMI_ECANCEL);

@@ -1,16 +1,17 @@
-//! A stream whose receiver works between messages, as a file system does, beside bare TCP doing the same.
+//! A stream whose receiver works between messages, as a file system does, beside the same over bare
+//! TCP.
 //!
 //! ```text
 //!   repeat:   bare TCP: server, client      the method: server, client     fresh processes, on any core
 //!             `---------- wall time, processor time, sleeps: ratios -----------'
 //!
-//!   sender: WINDOW messages under way ----> receiver: WINDOW receives posted; what has come is written
+//!   sender: WINDOW messages under way ----> receiver: WINDOW receives posted; each message is written
 //!                                           to a file in memory, then its buffer is posted again
 //! ```
 //!
-//! In: the client sends. Out: the server does. Processor time and sleeps (voluntary context switches) are those of
-//! both processes and all their threads; they hardly depend on what else the machine does. Buffers
-//! are a program's: `malloc`'s first blocks of a process that has just begun.
+//! In: the client sends. Out: the server sends. Processor time and sleeps (voluntary context
+//! switches) are those of both processes and all their threads; they hardly depend on the machine's
+//! other load. Buffers are those of a new process: `malloc`'s first blocks.
 //!
 //! Owns: the processes, their order and the table.
 
@@ -24,13 +25,13 @@ use crate::{ports, tests};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Messages under way.
+/// Number of messages under way.
 const WINDOW: usize = 4;
 const SIZE: usize = 1 << 20;
-/// MiB of a stream.
+/// Default MiB of a stream.
 const VOLUME: usize = 128;
 
-/// The direction of a stream.
+/// Direction of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     In,
@@ -46,19 +47,19 @@ impl Way {
     }
 }
 
-/// The time and sleeps of a stream.
+/// Time and sleeps of a stream.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Cost {
     wall_ms: f64,
-    /// Until the first window had been received and written.
+    /// Milliseconds until the first window had been received and written.
     first_ms: f64,
-    /// Processor time of both sides.
+    /// Processor time of both sides, in milliseconds.
     cpu_ms: f64,
     /// Sleeps of both sides.
     sleeps: f64,
 }
 
-/// `bmi_mx_perf busy`.
+/// Runs `bmi_mx_perf busy`.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let mut args = args.clone();
     args.pin = false;
@@ -99,7 +100,7 @@ fn paired(args: &Args, port: Port, way: Way, size: usize) -> Result<Row, String>
     })
 }
 
-/// Measures a stream, from or to a server that has just been started.
+/// Measures a stream, from or to a server that has just started.
 fn stream(args: &Args, server: Side, way: Way, size: usize, count: usize) -> Result<Cost, String> {
     let client = Side::start(args, &["client", &server.place], way, size, count)?;
     let client = client.ok_or("the client did not start")?.cost()?;
@@ -115,17 +116,17 @@ fn stream(args: &Args, server: Side, way: Way, size: usize, count: usize) -> Res
     })
 }
 
-/// A process of the pair, ended when this value is dropped.
+/// A process of the pair, which ends when this value is dropped.
 struct Side {
     child: Child,
     out: BufReader<ChildStdout>,
     place: String,
-    /// The process has said what the stream took, and ends by itself.
+    /// True once the process has reported its cost; it ends by itself then.
     over: bool,
 }
 
 impl Side {
-    /// Starts one and waits until it is ready; `None` when it ends without that.
+    /// Starts a side and waits until it is ready; `None` if it ends before.
     fn start(
         args: &Args,
         role: &[&str],
@@ -163,7 +164,7 @@ impl Side {
         said.trim_end().to_owned()
     }
 
-    /// The cost that it says at its end.
+    /// Returns the cost that the process reports at its end.
     fn cost(mut self) -> Result<Cost, String> {
         let said = self.line();
         let words = said.split(' ').map(|word| word.parse().ok());
@@ -191,7 +192,7 @@ impl Drop for Side {
     }
 }
 
-/// A line of the table.
+/// A row of the table.
 struct Row {
     port: &'static str,
     way: Way,
@@ -200,7 +201,7 @@ struct Row {
     ours: Vec<Cost>,
 }
 
-/// A figure of a stream, by its name.
+/// A figure of a stream: its name, and its value in a [`Cost`].
 type Figure = (&'static str, fn(&Cost) -> f64);
 
 const FIGURES: [Figure; 4] = [
@@ -219,7 +220,7 @@ fn heading() -> String {
 }
 
 impl Row {
-    /// Medians of ours, of bare TCP's, and of the ratios of each turn.
+    /// Returns the medians of the method's figures, of bare TCP's, and of the ratios of each turn.
     fn of(&self, figure: fn(&Cost) -> f64) -> [f64; 3] {
         let median = |values: Vec<f64>| Spread::of(&values).median;
         let turns = self.ours.iter().zip(&self.bare);

@@ -1,7 +1,7 @@
-//! A side of a busy stream: the method's, or bare TCP's.
+//! A side of a busy stream, over the method or over bare TCP.
 //!
 //! ```text
-//!   server: "ready on PLACE"      client: asks ---> stream ---> end        each: what it took
+//!   server: "ready on PLACE"      client: asks ---> stream ---> end        each reports its cost
 //! ```
 
 use super::{WINDOW, Way};
@@ -18,12 +18,12 @@ use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 const TAG: i32 = 1;
-/// Tag of the byte that says that all has been written.
+/// Tag of the byte that tells that everything has been written.
 const END: i32 = 2;
-/// Milliseconds of a test call, as hosts have them.
+/// Idle time of a test call in milliseconds, as in hosts.
 const IDLE_MS: i32 = 10;
 
-/// Takes part in one stream, and says what that took.
+/// Takes part in one stream, and prints its cost.
 pub(crate) fn run(
     args: &Args,
     server: bool,
@@ -92,7 +92,7 @@ fn method(args: &Args, plan: &Plan, place: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Moves all messages, `WINDOW` at a time; `done` has each buffer to itself until it is posted again.
+/// Moves all messages, `WINDOW` at a time. `done` may use each buffer until it is posted again.
 fn transfer(
     bmi: &Bmi,
     peer: Address,
@@ -183,7 +183,7 @@ fn buffers(size: usize) -> Vec<Vec<u8>> {
     (0..WINDOW).map(|_| vec![1u8; size]).collect()
 }
 
-/// The receiver's work: it writes each message to a file in memory.
+/// Work of the receiver: writes each message to a file in memory.
 struct Work {
     file: File,
     start: Instant,
@@ -214,7 +214,7 @@ impl Work {
     }
 }
 
-/// Time, processor time and sleeps of this process since it was started.
+/// Meter of time, processor time and sleeps of this process since its start.
 struct Meter {
     start: Instant,
     cpu_ms: f64,
@@ -231,7 +231,7 @@ impl Meter {
         }
     }
 
-    /// Says what has been used.
+    /// Prints the figures.
     fn stop(self, first_ms: Option<f64>) {
         let wall_ms = milliseconds(self.start);
         let (cpu_ms, sleeps) = used();
@@ -248,7 +248,7 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// Milliseconds of processor time, and sleeps, of all threads.
+/// Returns milliseconds of processor time, and sleeps, of all threads.
 fn used() -> (f64, i64) {
     // SAFETY: zeros are a value of it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

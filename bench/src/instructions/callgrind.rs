@@ -1,22 +1,22 @@
-//! Costs of the calls of a library that some functions make, from callgrind's file.
+//! Costs of calls into a library, from callgrind's file.
 //!
 //! ```text
-//!   fn=method::test'bmi::test'bmi_mx_perf::...::counted_test      a function, and who called it
-//!   31 12                                                         what it runs itself
-//!   cob=libbmi_mx.so.0                                            calls another object's
+//!   fn=method::test'bmi::test'bmi_mx_perf::...::counted_test      a function and its callers
+//!   31 12                                                         its own instructions
+//!   cob=libbmi_mx.so.0                                            a call into another object
 //!   cfn=testcontext'...
-//!   calls=2000 0                                                  how often
-//!   31 2438000                                                    what that ran, with all it called
+//!   calls=2000 0                                                  number of calls
+//!   31 2438000                                                    instructions of the callee, with all it called
 //! ```
 
-/// Callers that a function's name has to have behind it, so that it tells for which of the counted
-/// functions it runs.
+/// Number of callers behind a function's name: enough to tell which counted function it runs for.
 pub(super) const CALLERS: usize = 5;
 
-/// Instructions that ran in all calls into other objects, from functions of the object `program` that run
-/// for one whose name contains `function`. Names and positions stand in `text` without abbreviations.
+/// Returns the instructions of all calls into other objects from functions of the object `program`
+/// whose name, with its callers, contains `function`. Names and positions in `text` must not be
+/// abbreviated.
 ///
-/// The number of calls is not taken from the file: it counts those before collecting began.
+/// The file's number of calls is not used: it includes calls before collection began.
 pub(super) fn within(text: &str, program: &str, function: &str) -> u64 {
     let (mut total, mut ours, mut inside, mut leaves) = (0, false, false, false);
     let mut lines = text.lines();
@@ -37,7 +37,7 @@ pub(super) fn within(text: &str, program: &str, function: &str) -> u64 {
     total
 }
 
-/// The number at a place among blanks; 0 where none is.
+/// Returns the number at a position among blanks, or 0.
 fn number(line: &str, at: usize) -> u64 {
     let word = line.split(' ').nth(at).unwrap_or_default();
     word.parse().unwrap_or(0)

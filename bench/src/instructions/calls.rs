@@ -1,4 +1,4 @@
-//! The calls that are counted: the method's, and those of UCX that do the same.
+//! Counted calls: those of the method, and those of UCX for the same purpose.
 //!
 //! | call      | method        | UCX                                                                  |
 //! |-----------|---------------|----------------------------------------------------------------------|
@@ -20,13 +20,13 @@ const TAG: i32 = 100;
 
 /// A side of a ping-pong that has at most one message under way in each direction.
 pub(super) trait Calls {
-    /// Posts a receive; true when it is complete already.
+    /// Posts a receive; returns true if it is complete already.
     fn post_recv(&mut self) -> Result<bool, String>;
 
-    /// Posts a send; true when it is complete already.
+    /// Posts a send; returns true if it is complete already.
     fn post_send(&mut self) -> Result<bool, String>;
 
-    /// The number of operations that have ended.
+    /// Returns the number of operations that have ended.
     fn test(&mut self) -> Result<usize, String>;
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Method {
     back: Box<[u8; SIZE]>,
 }
 
-/// The method, before its peer has said anything.
+/// The method, before its peer has sent anything.
 pub(super) struct Listening(Bmi);
 
 impl Listening {
@@ -94,7 +94,7 @@ impl Calls for Method {
 pub(super) struct Ucx(Endpoint);
 
 impl Ucx {
-    /// Also gives out where it is.
+    /// Opens a worker; returns its address, too.
     pub(super) fn open() -> Result<(Self, String), String> {
         let mut endpoint = Endpoint::open()?;
         endpoint.make_buffers(2, SIZE)?;
@@ -102,14 +102,14 @@ impl Ucx {
         Ok((Self(endpoint), address))
     }
 
-    /// Connects to where another is.
+    /// Connects to the worker at that address.
     pub(super) fn to(mut self, address: &str) -> Result<Self, String> {
         let address = from_hex(address).ok_or("a peer without address")?;
         self.0.connect(&address)?;
         Ok(self)
     }
 
-    /// Both.
+    /// Opens a worker and connects it.
     pub(super) fn connect(address: &str) -> Result<(Self, String), String> {
         let (opened, own) = Self::open()?;
         Ok((opened.to(address)?, own))

@@ -3,11 +3,11 @@
 //! ```text
 //!   bmi_mx_perf instructions
 //!        `-- callgrind -- bmi_mx_perf --counted      the process that is counted
-//!                              `------- its peer     runs as always
+//!                             `------- its peer     runs without callgrind
 //! ```
 //!
-//! 8 B over local (UCX: posix), between two processes; everything the library does within a call counts, what the tool does to make it does not,
-//! in the calling thread.
+//! 8 B over local (UCX: posix), between two processes. Everything that the library executes within
+//! a call counts, in the calling thread; the program's own instructions do not.
 //!
 //! Owns: the run under callgrind, and the table.
 //! Out of scope: the calls, see `calls` and `rounds`; callgrind's file, see `callgrind`.
@@ -25,14 +25,14 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The calls that are counted, by the names of functions of `rounds`, and their names in the table.
+/// Counted calls: names of functions in `rounds`, and their names in the table.
 const CALLS: [(&str, &str); 4] = [
     ("counted_post_recv", "post_recv"),
     ("counted_post_send", "post_send"),
     ("counted_test_report", "testcontext that reports a receive"),
     ("counted_test_nothing", "testcontext that finds nothing"),
 ];
-/// As many of them are the way of one message there and back.
+/// Number of calls at the beginning of [`CALLS`] that make a round trip.
 const SUMMED: usize = 3;
 
 /// Counts, and prints a table.
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// For each call, with the sum after those that are summed.
+/// Returns the figure of each call, with the sum behind those that are summed.
 fn figures(args: &Args, subject: Subject) -> Result<Vec<f64>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let costs = counted(args, subject, &program)?;
@@ -101,7 +101,7 @@ fn figures(args: &Args, subject: Subject) -> Result<Vec<f64>, String> {
     Ok(figures)
 }
 
-/// Runs the counted process under callgrind; what its file says.
+/// Runs the counted process under callgrind; returns the contents of its file.
 fn counted(args: &Args, subject: Subject, program: &Path) -> Result<String, String> {
     let file = std::env::temp_dir().join(format!("bmi_mx_perf-{}.callgrind", std::process::id()));
     let mut command = Command::new("valgrind");

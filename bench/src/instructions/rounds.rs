@@ -1,20 +1,21 @@
-//! The round trips whose calls are counted, and the peer at their other end.
+//! Round trips whose calls are counted, and the peer at their other end.
 //!
 //! ```text
 //!   counted process                       peer, which polls all the time
 //!     post_recv
 //!     post_send        ------8 B----->    receives
-//!     test: nothing                       waits for a word
-//!     (a word on a pipe) ------------>
+//!     test: nothing                       waits for a byte on the pipe
+//!     (a byte on a pipe) ------------>
 //!                      <-----8 B------    sends
-//!     <---------------- (a word on a pipe)
+//!     <---------------- (a byte on a pipe)
 //!     test: reports the receive
 //! ```
 //!
-//! So each call finds what it is to find, however much slower than its peer the counted process is.
+//! Each call thus finds what it is meant to find, however much slower than its peer the counted
+//! process is.
 //!
 //! Owns: the order, and the functions whose names callgrind's file is searched for.
-//! Out of scope: see `calls`.
+//! Out of scope: the calls, see `calls`.
 
 use super::calls::{Calls, Method, Ucx};
 use crate::args::{Args, Subject};
@@ -22,16 +23,16 @@ use crate::{peer, pin};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Round trips that are counted.
+/// Number of counted round trips.
 pub(super) const ROUNDS: u64 = 2000;
-/// Before them: then memory is there, symbols are bound, and the peer is known.
+/// Round trips before them, until memory is mapped, symbols are bound, and the peer is known.
 const FIRST: u64 = 200;
-/// The function in which callgrind collects.
+/// Function in which callgrind collects.
 pub(super) const COUNTED: &str = "counted_rounds";
 /// A word on a pipe.
 const WORD: &str = ".";
 
-/// Is the process whose calls are counted.
+/// Runs the process whose calls are counted.
 pub(crate) fn count(args: &Args, subject: Subject) -> Result<(), String> {
     if args.pin {
         pin::to_core(0);
@@ -53,7 +54,7 @@ fn counted<C: Calls>(mut calls: C, other: &mut Other) -> Result<(), String> {
         round(&mut calls, other)?;
     }
     counted_rounds(&mut calls, other)?;
-    // First, so that it does not see this process leave.
+    // Ends the peer first, so that it does not notice this process's exit.
     other.end();
     Ok(())
 }
@@ -96,7 +97,7 @@ fn counted_post_send<C: Calls>(calls: &mut C) -> Result<bool, String> {
 
 #[inline(never)]
 fn counted_test_nothing<C: Calls>(calls: &mut C) -> Result<usize, String> {
-    // Functions with the same code become one, which has one name.
+    // The compiler merges functions with the same code, and keeps one name.
     std::hint::black_box("nothing");
     calls.test()
 }
@@ -107,10 +108,10 @@ fn counted_test_report<C: Calls>(calls: &mut C) -> Result<usize, String> {
     calls.test()
 }
 
-/// The peer, as the counted process has it.
+/// The peer, as seen from the counted process.
 struct Other {
     child: Child,
-    /// Taken to end it.
+    /// Input of the peer; dropping it ends the peer.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     address: String,
@@ -145,7 +146,7 @@ impl Other {
         })
     }
 
-    /// Returns when the peer has sent a message.
+    /// Asks the peer for a message; returns when it has been sent.
     fn ask_for_message(&mut self) -> Result<(), String> {
         self.say(WORD)?;
         let answer = self.answers.read_exact(&mut [0]);
@@ -160,7 +161,7 @@ impl Other {
         said.map_err(|error| format!("the peer ended: {error}"))
     }
 
-    /// Ends the peer: its input ends.
+    /// Ends the peer by closing its input.
     fn end(&mut self) {
         self.orders = None;
         let _ = self.child.wait();
@@ -173,7 +174,7 @@ impl Drop for Other {
     }
 }
 
-/// Is its peer, until standard input ends.
+/// Runs the peer, until standard input ends.
 pub(crate) fn answer(args: &Args, subject: Subject, address: &str) -> Result<(), String> {
     if args.pin {
         pin::to_core(1);
@@ -199,7 +200,7 @@ pub(crate) fn answer(args: &Args, subject: Subject, address: &str) -> Result<(),
 fn answers<C: Calls>(mut calls: C) -> Result<(), String> {
     loop {
         let mut pending = usize::from(!calls.post_recv()?);
-        // At the end there is no message to wait for.
+        // The last wait ends without a message.
         while !asked()? {
             pending -= calls.test()?;
         }
@@ -221,7 +222,7 @@ fn say(words: &str) -> Result<(), String> {
     said.map_err(|error| error.to_string())
 }
 
-/// Whether there is something to read on standard input, or its end.
+/// Returns whether standard input is readable, or has ended.
 fn asked() -> Result<bool, String> {
     let mut input = libc::pollfd {
         fd: libc::STDIN_FILENO,

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Half a round trip in microseconds, one value per round trip.
+/// Measures half a round trip in microseconds, one value per round trip.
 pub(crate) fn wakeup(rounds: usize, pin: bool) -> std::io::Result<Vec<f64>> {
     let (there, back) = (eventfd()?, eventfd()?);
     std::thread::scope(|scope| {
@@ -17,7 +17,7 @@ pub(crate) fn wakeup(rounds: usize, pin: bool) -> std::io::Result<Vec<f64>> {
         });
         Ok((0..rounds)
             .map(|_| {
-                // Long enough for the other thread to be asleep.
+                // The other thread has time to fall asleep.
                 std::thread::sleep(std::time::Duration::from_micros(300));
                 let start = std::time::Instant::now();
                 signal(&there);
@@ -44,7 +44,7 @@ fn signal(fd: &OwnedFd) {
     let _ = unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
 }
 
-/// Sleeps as a method does: in `poll`, and only then reads.
+/// Sleeps as a method does: in `poll`, and reads afterwards.
 fn sleep_on(fd: &OwnedFd) {
     let mut poll = libc::pollfd {
         fd: fd.as_raw_fd(),

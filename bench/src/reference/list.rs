@@ -4,10 +4,10 @@ use std::io::{Error, IoSlice, IoSliceMut, Result};
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 
-/// The kernel's limit for one call.
+/// Maximum number of pieces in one call of the kernel.
 pub(crate) const IOV_MAX: usize = 1024;
 
-/// Sends what the kernel takes of the first `IOV_MAX` pieces; how many bytes.
+/// Sends as much of the first `IOV_MAX` pieces as the kernel accepts; returns the number of bytes.
 pub(super) fn send(socket: &impl AsRawFd, pieces: &[IoSlice<'_>]) -> Result<usize> {
     let header = header(pieces.as_ptr().cast_mut().cast(), pieces.len());
     // SAFETY: an open socket; an `IoSlice` is an `iovec`, of memory that is lent for the call.
@@ -15,7 +15,7 @@ pub(super) fn send(socket: &impl AsRawFd, pieces: &[IoSlice<'_>]) -> Result<usiz
     usize::try_from(sent).map_err(|_| Error::last_os_error())
 }
 
-/// Receives into the first `IOV_MAX` pieces; how many bytes.
+/// Receives into the first `IOV_MAX` pieces; returns the number of bytes.
 pub(super) fn recv(socket: &impl AsRawFd, pieces: &mut [IoSliceMut<'_>]) -> Result<usize> {
     let mut header = header(pieces.as_mut_ptr().cast(), pieces.len());
     // SAFETY: as above, and the memory is lent to be written to.

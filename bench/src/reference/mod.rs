@@ -1,6 +1,6 @@
-//! References, for the limits of the hardware: the same transfers without a method in between,
-//! between two threads pinned as the two processes of a measurement are. Libraries, libfabric and
-//! UCX, are measured between two processes of their own.
+//! References for the limits of the hardware: the same transfers without a method, between two
+//! threads pinned like the two processes of a measurement. Libraries, libfabric and UCX, are
+//! measured between two processes of their own.
 
 pub(crate) mod eventfd;
 pub(crate) mod fabric;
@@ -16,16 +16,16 @@ use crate::peer::BUFFERS;
 
 /// A way of moving bytes between two sides.
 pub(crate) trait Wire: Send + 'static {
-    /// Moves all of `data` out.
+    /// Sends all of `data`.
     fn send(&mut self, data: &[u8]);
-    /// Fills all of `into`.
+    /// Receives until `into` is full.
     fn recv(&mut self, into: &mut [u8]);
-    /// Moves all pieces out.
+    /// Sends all pieces.
     fn send_list(&mut self, data: &Buffer);
-    /// Fills all pieces.
+    /// Receives until all pieces are full.
     fn recv_list(&mut self, into: &mut Buffer);
 
-    /// Moves a message out, as a list if it is one.
+    /// Sends a message, as a list if it is one.
     #[inline]
     fn send_buffer(&mut self, data: &Buffer) {
         match data.whole() {
@@ -34,7 +34,7 @@ pub(crate) trait Wire: Send + 'static {
         }
     }
 
-    /// Fills a message's memory.
+    /// Receives into a message's memory.
     #[inline]
     fn recv_buffer(&mut self, into: &mut Buffer) {
         match into.whole_mut() {
@@ -44,7 +44,7 @@ pub(crate) trait Wire: Send + 'static {
     }
 }
 
-/// Half a round trip of a message, in microseconds, one value per group of round trips.
+/// Measures half a round trip of a message, in microseconds, one value per group of round trips.
 pub(crate) fn latency<W: Wire>(
     (mut here, mut there): (W, W),
     layout: Layout,
@@ -82,13 +82,12 @@ pub(crate) fn latency<W: Wire>(
             start.elapsed().as_secs_f64() * 1e6 / (2 * group) as f64
         })
         .collect();
-    // The other thread has answered as often as it was asked, and ends.
+    // The other thread has answered every message, and ends.
     let _ = echo.join();
     times
 }
 
-/// Messages per second, one way, from one buffer into several in turn, as the
-/// method's go.
+/// Measures messages per second, one way, from one buffer into several in turn, like the method's.
 pub(crate) fn stream<W: Wire>(
     (mut here, mut there): (W, W),
     layout: Layout,
@@ -118,8 +117,8 @@ pub(crate) fn stream<W: Wire>(
     count as f64 / seconds
 }
 
-/// Stands for a program that reads every byte that was received: the compiler would leave out a copy
-/// that is never read. Takes no time itself, for the method's side reads nothing either.
+/// Stands for a program that reads every received byte: the compiler would omit a copy that is
+/// never read. Takes no time itself, because the method's side reads nothing either.
 #[inline]
 fn read(received: &Buffer) {
     std::hint::black_box(received);

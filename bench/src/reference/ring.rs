@@ -1,12 +1,12 @@
 //! A bare ring in shared memory: no tags, no peers, two copies.
 //!
 //! ```text
-//!           one cache line                  lines of their own
+//!           one cache line                  cache lines of their own
 //!   slot: [ full | len | up to 56 bytes ] [ up to 32 KiB of data ] x 8
-//!   done: how many slots the reader has emptied
+//!   done: number of slots that the reader has emptied
 //!
-//!   up to 56 bytes: in the line that says they are there; 57 bytes to 32 KiB: in the slot's data;
-//!   a message that is larger takes several slots
+//!   up to 56 bytes: in the cache line of the flag; 57 bytes to 32 KiB: in the slot's data;
+//!   larger messages take several slots
 //! ```
 
 use super::Wire;
@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const SLOTS: usize = 8;
 const CHUNK: usize = 32 * 1024;
-/// The rest of the first cache line.
+/// Bytes left in the first cache line.
 const SMALL: usize = 56;
 
-/// Begins with a cache line.
+/// Data of a slot, aligned to a cache line.
 #[repr(C, align(64))]
 struct Data([u8; CHUNK]);
 
@@ -36,7 +36,7 @@ struct Slot {
 const _: () = assert!(std::mem::offset_of!(Slot, data) == 64);
 
 impl Slot {
-    /// Where `len` bytes of this slot are, at most `CHUNK`.
+    /// Returns the place of `len` bytes in this slot, at most `CHUNK`.
     #[inline]
     fn place(&self, len: usize) -> *mut u8 {
         match len {
@@ -84,7 +84,7 @@ pub(crate) struct Ring {
     read: u64,
 }
 
-/// Both sides.
+/// Makes both sides.
 pub(crate) fn pair() -> (Ring, Ring) {
     let (a, b) = (Lane::new(), Lane::new());
     let side = |out: &Arc<Lane>, into: &Arc<Lane>| Ring {
@@ -98,7 +98,7 @@ pub(crate) fn pair() -> (Ring, Ring) {
 }
 
 impl Ring {
-    /// Waits for an empty slot; where the `len` bytes go that it is to have, at most `CHUNK`.
+    /// Waits for an empty slot; returns the place of its `len` bytes, at most `CHUNK`.
     #[inline]
     fn empty(&mut self, len: usize) -> *mut u8 {
         while self.written - self.known_done == SLOTS as u64 {
@@ -111,7 +111,7 @@ impl Ring {
         slot.place(len)
     }
 
-    /// Marks the slot to be written as full.
+    /// Marks the slot just written as full.
     #[inline]
     fn filled(&mut self) {
         let slot = &self.out.slots[self.written as usize % SLOTS];
@@ -119,7 +119,7 @@ impl Ring {
         self.written += 1;
     }
 
-    /// Waits for a full slot; where its bytes are, and how many.
+    /// Waits for a full slot; returns its bytes and their number.
     #[inline]
     fn full(&mut self) -> (*const u8, usize) {
         let slot = &self.into.slots[self.read as usize % SLOTS];
@@ -131,7 +131,7 @@ impl Ring {
         (slot.place(len), len)
     }
 
-    /// Marks the slot to be read as empty.
+    /// Marks the slot just read as empty.
     #[inline]
     fn emptied(&mut self) {
         let slot = &self.into.slots[self.read as usize % SLOTS];
@@ -178,7 +178,7 @@ impl Wire for Ring {
         }
     }
 
-    /// A slot is filled from as many pieces as it takes.
+    /// Fills each slot from as many pieces as fit.
     fn send_list(&mut self, data: &Buffer) {
         let (mut left, mut room) = (data.size(), 0);
         let mut place = null_mut::<u8>();

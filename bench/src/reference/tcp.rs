@@ -1,4 +1,4 @@
-//! A bare TCP socket over loopback, polled: reads that find nothing are repeated at once.
+//! A bare TCP socket over loopback, polled: a read that finds nothing is repeated at once.
 
 use super::{Wire, list};
 use crate::buffer::Buffer;
@@ -6,13 +6,13 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-/// Its name in tables.
+/// Name in tables.
 pub(crate) const NAME: &str = "bare TCP";
 
 /// A side of a connection.
 pub(crate) struct Socket(TcpStream);
 
-/// Both sides.
+/// Connects both sides.
 pub(crate) fn pair() -> std::io::Result<(Socket, Socket)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let near = TcpStream::connect(listener.local_addr()?)?;
@@ -25,8 +25,8 @@ pub(crate) fn pair() -> std::io::Result<(Socket, Socket)> {
     Ok((Socket(near), Socket(far)))
 }
 
-/// The congestion control that suits loopback, as the method chooses it too. Where it is not to be
-/// had the machine's default stays.
+/// Selects the congestion control that suits loopback, which the method selects too. If it is not
+/// available the machine's default stays.
 fn use_reno(socket: &TcpStream) {
     let name = b"reno";
     // SAFETY: the option's value is `name.len()` bytes at `name`.
@@ -47,7 +47,7 @@ impl Wire for Socket {
             match self.0.write(data) {
                 Ok(n) => data = &data[n..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
-                // The other side has ended; the measurement is over as well.
+                // The other side has ended, and the measurement with it.
                 Err(_) => return,
             }
         }
@@ -103,7 +103,7 @@ mod unit {
             let layout = Layout::new(size, Some(pieces)).unwrap();
             let sent = Buffer::numbered(layout);
             let wanted = sent.bytes();
-            // More than the socket's buffers hold: both sides at once.
+            // More than the socket's buffers hold, so both sides run at the same time.
             let receiver = std::thread::spawn(move || {
                 let mut back = Buffer::new(layout);
                 far.recv_buffer(&mut back);

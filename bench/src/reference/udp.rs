@@ -1,13 +1,13 @@
-//! Bare UDP over loopback, polled: one datagram there and back, and GSO batches of them one way.
+//! Bare UDP over loopback, polled: single datagrams there and back, and GSO batches one way.
 //!
 //! ```text
 //!   latency   send ---> recv ---> send ---> recv                 a datagram each
 //!   stream    [1472|1472| .. x 44] one call (UDP_SEGMENT) ---> one call (UDP_GRO) [.. up to 64 KiB]
-//!             sender <--- bytes received, told through memory --- receiver
+//!             sender <--- bytes received, through memory --- receiver
 //! ```
 //!
-//! Owns: the sockets, and that no more is under way than the receiver's buffer holds.
-//! Out of scope: order, loss and acknowledgement; the cost of adding them is what is measured.
+//! Owns: the sockets, and the limit of bytes under way, which the receiver's buffer holds.
+//! Out of scope: order, loss and acknowledgement; the benchmark measures the cost of adding them.
 
 use super::{Wire, list};
 use crate::buffer::Buffer;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Its name in tables.
+/// Name in tables.
 pub(crate) const NAME: &str = "bare UDP";
 
 /// A side of a pair of connected sockets.
 pub(crate) struct Socket(UdpSocket);
 
-/// Both sides.
+/// Connects both sides.
 pub(crate) fn pair() -> Result<(Socket, Socket)> {
     let (near, far) = (
         UdpSocket::bind("127.0.0.1:0")?,
@@ -34,7 +34,7 @@ pub(crate) fn pair() -> Result<(Socket, Socket)> {
     far.connect(near.local_addr()?)?;
     for socket in [&near, &far] {
         socket.set_nonblocking(true)?;
-        // As much of it as the system allows.
+        // The system may allow less.
         let _ = set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER);
         let _ = set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER);
     }
@@ -50,7 +50,7 @@ impl Wire for Socket {
         received(|| self.0.recv(into));
     }
 
-    /// Sends a datagram of `IOV_MAX` pieces at most.
+    /// Sends a datagram of at most `IOV_MAX` pieces.
     fn send_list(&mut self, data: &Buffer) {
         let pieces: Vec<_> = data.pieces().map(IoSlice::new).collect();
         sent(|| list::send(&self.0, &pieces));
@@ -62,19 +62,19 @@ impl Wire for Socket {
     }
 }
 
-/// Calls until the socket has taken it.
+/// Repeats a call until the socket has accepted the data.
 #[inline]
 fn sent(mut call: impl FnMut() -> Result<usize>) {
     while let Err(error) = call() {
         match error.kind() {
             ErrorKind::WouldBlock => std::hint::spin_loop(),
-            // The other side has ended; the measurement is over as well.
+            // The other side has ended, and the measurement with it.
             _ => return,
         }
     }
 }
 
-/// Calls until something has come, or never will.
+/// Repeats a call until data has come, or the other side has ended.
 #[inline]
 fn received(mut call: impl FnMut() -> Result<usize>) {
     let mut timeout = Timeout::new(LOST);
@@ -88,23 +88,23 @@ fn received(mut call: impl FnMut() -> Result<usize>) {
 /// Datagrams given to the kernel in one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct GsoBatch {
-    /// Bytes of each.
+    /// Bytes of each datagram.
     pub(crate) segment: usize,
     pub(crate) count: usize,
 }
 
 impl GsoBatch {
-    /// Datagrams that pass an Ethernet: as many as fit into one call.
+    /// Datagrams for Ethernet, as many as fit into one call.
     pub(crate) const ETHERNET: Self = Self {
         segment: 1472,
         count: 44,
     };
-    /// The largest datagram there is; loopback's MTU lets it pass whole.
+    /// A datagram of the largest size, which loopback's MTU allows.
     pub(crate) const LOOPBACK: Self = Self {
         segment: 65_507,
         count: 1,
     };
-    /// Small ones, a call each.
+    /// Returns single datagrams of that size, one a call.
     pub(crate) fn single(segment: usize) -> Self {
         Self { segment, count: 1 }
     }
@@ -113,14 +113,14 @@ impl GsoBatch {
         self.segment * self.count
     }
 
-    /// The room that one call's datagrams take in the receiver's buffer, at most: the kernel counts
-    /// what it keeps about them, too.
+    /// Returns the most space that one call's datagrams take in the receiver's buffer, the kernel's
+    /// own data included.
     fn cost(self) -> usize {
         self.bytes() + self.bytes() / 4 + 1280
     }
 }
 
-/// Bytes per second that arrive when `volume` bytes are sent in such GSO batches.
+/// Returns the bytes per second that arrive when `volume` bytes are sent in such GSO batches.
 pub(crate) fn stream(batch: GsoBatch, volume: usize, pin: bool) -> Result<f64> {
     let (Socket(near), Socket(far)) = pair()?;
     if batch.count > 1 {
@@ -159,7 +159,7 @@ pub(crate) fn stream(batch: GsoBatch, volume: usize, pin: bool) -> Result<f64> {
     Ok((sent - lost) as f64 / seconds)
 }
 
-/// The state of the receiving thread.
+/// State of the receiving thread.
 #[derive(Default)]
 struct Sink {
     received: AtomicU64,
@@ -178,7 +178,8 @@ impl Sink {
         }
     }
 
-    /// Until at most `under_way` of `sent` bytes have not been received; how many never will be.
+    /// Waits until at most `under_way` of `sent` bytes have not been received; returns the number
+    /// of bytes that are lost.
     fn wait(&self, sent: u64, under_way: u64) -> u64 {
         let mut timeout = Timeout::new(LOST);
         loop {
@@ -193,7 +194,7 @@ impl Sink {
     }
 }
 
-/// Looks at the clock now and then only.
+/// A time-out that reads the clock rarely.
 struct Timeout {
     limit: Duration,
     looks: u32,
@@ -262,13 +263,13 @@ fn receive_buffer(socket: &UdpSocket) -> Result<usize> {
     }
 }
 
-/// Asked for in either direction.
+/// Requested size of each socket buffer.
 const BUFFER: libc::c_int = 4 << 20;
-/// Most of it that is used at a time: what is under way should stay in the cache.
+/// Most of it in use at a time, so that the data stays in the cache.
 const UNDER_WAY: usize = 1 << 20;
-/// After so long a datagram does not come any more: loopback has lost it.
+/// Time after which a datagram counts as lost by loopback.
 const LOST: Duration = Duration::from_millis(200);
-/// Looks between two looks at the clock.
+/// Polls between two readings of the clock.
 const LOOKS: u32 = 1 << 12;
 
 #[cfg(test)]

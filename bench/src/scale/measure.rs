@@ -1,8 +1,8 @@
 //! The measurement of a server with a number of peers.
 //!
-//! | step    | who                      | what                                             |
+//! | step    | clients                  | measured                                         |
 //! |---------|--------------------------|--------------------------------------------------|
-//! | connect | all, at once             | the time until the last has its first answer     |
+//! | connect | all, at once             | time until the last one has its first answer     |
 //! | rest    | none                     | memory, descriptors, processor time of the server |
 //! | ask     | one of N, one of one     | round trips of 8 bytes, polled, in turn          |
 //! | crowd   | all                      | round trips, one at a time each, not polled      |
@@ -18,46 +18,47 @@ use bmi_mx_crowd::orders::{Order, Outcome, Who};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The figures of one number of peers. Times are of round trips, in microseconds.
+/// Figures for one number of peers. Times are of round trips, in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub(crate) peers: usize,
-    /// Bytes the server has allocated for all peers: when all were connected and had sent one
-    /// request, and after all of the traffic.
+    /// Bytes that the server has allocated for all peers: when all were connected and had sent one
+    /// request, and after all traffic.
     pub(crate) heap: f64,
     pub(crate) heap_after: f64,
     /// Bytes by which the server's resident memory grew.
     pub(crate) resident: f64,
-    /// Bytes by which all of the kernel's objects grew, those of the clients' ends included.
+    /// Bytes by which the kernel's objects grew, including those of the clients' ends.
     pub(crate) kernel: f64,
-    /// Descriptors and threads more than without a peer.
+    /// Descriptors and threads in addition to those without a peer.
     pub(crate) descriptors: i64,
     pub(crate) threads: i64,
     /// Seconds until all were connected.
     pub(crate) connect_s: f64,
-    /// Processor time of a server while all peers are silent, in percent of a core.
+    /// Processor time of the server while all peers are silent, in percent of a core.
     pub(crate) idle_percent: f64,
-    /// Round trips while one client asks and the others are silent, and their ratio to those of the server of one peer.
+    /// Round trips while one client asks and the others are silent, and their ratio to those of the
+    /// server with one peer.
     pub(crate) latency: Spread,
     pub(crate) latency_p99: f64,
     pub(crate) latency_ratio: Spread,
-    /// All ask: round trips a second, and the server's processor time for one in microseconds.
+    /// Round trips a second while all ask, and the server's processor time for one in microseconds.
     pub(crate) requests_s: f64,
     pub(crate) request_cpu_us: f64,
-    /// The number of flooding clients.
+    /// Number of flooding clients.
     pub(crate) busy: usize,
-    /// Unexpected messages a second, the server's processor time for one in microseconds, and how
-    /// both compare with one flooding client.
+    /// Unexpected messages a second, the server's processor time for one in microseconds, and their
+    /// ratios to those with one flooding client.
     pub(crate) flood_s: f64,
     pub(crate) flood_cpu_us: f64,
     pub(crate) flood_ratio: Spread,
     pub(crate) flood_cpu_ratio: Spread,
 }
 
-/// Clients that send at the same time, at most.
+/// Maximum number of clients that flood.
 const BUSY: usize = 1000;
 
-/// By then strangers' time is over, and what a connection needed while it was made is given back.
+/// Time after which silent strangers have been dropped, and memory for connecting has been freed.
 const SETTLED: Duration = Duration::from_secs(7);
 
 const IDLE: Duration = Duration::from_secs(3);
@@ -65,8 +66,8 @@ const ASK: Duration = Duration::from_millis(200);
 const CROWD: Duration = Duration::from_secs(2);
 const FLOOD: Duration = Duration::from_millis(500);
 
-/// A server and its clients: crowd 0 is one client that asks, 1 those that flood, the others are
-/// only there.
+/// A server and its clients: crowd 0 is one client that asks, crowd 1 are those that flood, the
+/// others are idle.
 struct Side {
     server: Server,
     crew: Crew,
@@ -130,7 +131,7 @@ pub(crate) fn point(program: &Program, peers: usize, repeats: usize) -> Result<P
 }
 
 impl Side {
-    /// A server, and endpoints that are not connected yet.
+    /// Starts a server, and clients that are not connected yet.
     fn start(program: &Program, peers: usize) -> Result<Self, String> {
         let server = Server::start(program)?;
         let mut sizes = vec![1];
@@ -138,7 +139,7 @@ impl Side {
         sizes.extend((busy > 0).then_some(busy));
         let idle = peers - 1 - busy;
         let crowds = crowds_for(idle);
-        // The first ones get what cannot be divided.
+        // The first crowds get the remainder of the division.
         sizes.extend((0..crowds).map(|at| idle / crowds + usize::from(at < idle % crowds)));
         sizes.retain(|size| *size > 0);
         let mut crew = Crew::start(program, &server, sizes.len())?;
@@ -154,7 +155,7 @@ impl Side {
         })
     }
 
-    /// Seconds until all are connected.
+    /// Connects all; returns the seconds.
     fn connect(&mut self) -> Result<f64, String> {
         let (sizes, begin) = (&self.sizes, Instant::now());
         let outcome = self.crew.each(|at| Some(Order::Connect(all(sizes[at]))))?;
@@ -167,7 +168,7 @@ impl Side {
         Ok(seconds)
     }
 
-    /// Has one client ask.
+    /// Lets one client ask.
     fn ask(&mut self) -> Result<Outcome, String> {
         let order = Order::Ask {
             who: all(1),
@@ -177,7 +178,7 @@ impl Side {
         good(self.crew.each(|at| (at == 0).then_some(order))?)
     }
 
-    /// All clients ask: round trips a second, and the server's microseconds for one.
+    /// Lets all clients ask; returns round trips a second, and the server's microseconds for one.
     fn all_ask(&mut self) -> Result<(f64, f64), String> {
         let before = self.server.census()?;
         let sizes = &self.sizes;
@@ -194,12 +195,13 @@ impl Side {
         Ok((rate, cpu_each(&before, &after)))
     }
 
-    /// The clients that flood, all in one process, as one alone is.
+    /// Selects the flooding clients, all in one process, like the single one of the other server.
     fn busy(&self) -> Who {
         all(self.sizes.get(1).copied().unwrap_or(1))
     }
 
-    /// Unexpected messages a second, as the server counts them, and its microseconds for one.
+    /// Returns unexpected messages a second, as the server counts them, and its microseconds for
+    /// one.
     fn flood(&mut self) -> Result<(f64, f64), String> {
         let place = usize::from(self.sizes.len() > 1);
         let (who, time) = (self.busy(), FLOOD);
@@ -213,7 +215,7 @@ impl Side {
         Ok((rate, cpu_each(&before, &after)))
     }
 
-    /// Waits until what is under way has arrived.
+    /// Waits until messages under way have arrived.
     fn drain(&mut self, mut last: Census) -> Result<(), String> {
         let end = Instant::now() + SETTLED;
         while Instant::now() < end {
@@ -241,7 +243,7 @@ fn cpu_each(before: &Census, after: &Census) -> f64 {
     after.cpu_us.saturating_sub(before.cpu_us) as f64 / requests as f64
 }
 
-/// Nothing of it may have failed.
+/// Fails if any operation has failed.
 fn good(outcome: Outcome) -> Result<Outcome, String> {
     match (outcome.failed, outcome.why.as_str()) {
         (0, "") => Ok(outcome),

@@ -1,15 +1,16 @@
-//! A server and ever more clients: what each costs, and whether it slows the others down.
+//! A server and a growing number of clients: the cost of each, and whether it slows the others
+//! down.
 //!
 //! ```text
 //!   server, one peer      <-- asker                     asks, floods
-//!   server, N peers       <-- asker, busy, idle ...     asks, floods: the same things in turn
+//!   server, N peers       <-- asker, busy, idle ...     asks, floods: the same in turn
 //!                                     `-- ratio --'
 //! ```
 //!
-//! Over TCP on 127.0.0.1, because a port of its own for every client is what costs most. Clients
-//! are whole methods (`bmi_mx_crowd`), without threads of their own.
+//! Over TCP on 127.0.0.1, because a port of its own for every client is the most expensive case.
+//! Clients are whole methods (`bmi_mx_crowd`), without threads of their own.
 //!
-//! Owns: the processes, and what is asked of them for how long.
+//! Owns: the processes, their tasks and the durations.
 
 mod measure;
 mod show;
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Is the server of a measurement.
+/// Runs the server of a measurement.
 pub(crate) fn serve(args: &Args, address: &str) -> Result<(), String> {
     if args.pin {
         pin::to_core(0);
@@ -49,7 +50,7 @@ pub(crate) fn serve(args: &Args, address: &str) -> Result<(), String> {
     server::serve(bmi_host::method::Method::load(&args.library)?, address)
 }
 
-/// Is a crowd of clients.
+/// Runs a crowd of clients.
 pub(crate) fn clients(args: &Args, address: &str) -> Result<(), String> {
     if args.pin {
         pin::to_core(1);
@@ -57,7 +58,7 @@ pub(crate) fn clients(args: &Args, address: &str) -> Result<(), String> {
     crowd::serve(address)
 }
 
-/// Descriptors of a server beside those of its peers, generously.
+/// Descriptors of a server in addition to its peers', generously.
 const BESIDE: usize = 64;
 
 fn program(args: &Args) -> Result<Program, String> {

@@ -1,17 +1,17 @@
-//! The figures of each number of peers, for people, for programs.
+//! The figures of each number of peers, for people and for programs.
 //!
-//! Owns: the limits of the issue that asked for it, judged beside the figures.
+//! Owns: the limits, printed beside the figures.
 
 use super::measure::Point;
 use crate::figures::Spread;
 
-/// The process's memory for a peer, at most.
+/// Maximum of the process's memory for a peer, in bytes.
 const MEMORY: f64 = 2048.0;
-/// The time of a round trip over that with one peer, at most.
+/// Maximum ratio of a round trip's time to that with one peer.
 const LATENCY: f64 = 1.3;
-/// The rate of unexpected messages over that of one peer, at least.
+/// Minimum ratio of the rate of unexpected messages to that of one peer.
 const RATE: f64 = 0.7;
-/// So many that connect at once are connected after so many seconds, at most.
+/// Number of clients that connect at the same time, and the seconds that it may take.
 const STORM: (usize, f64) = (2000, 5.0);
 
 pub(crate) fn heading() -> String {
@@ -80,7 +80,7 @@ fn as_text(point: &Point) -> String {
     line
 }
 
-/// Figures with a limit: what it is, the limit, and whether it is kept.
+/// Returns each figure that has a limit: its name, the limit, and whether it is met.
 fn verdicts(point: &Point) -> Vec<(String, String, bool)> {
     let mut verdicts = Vec::new();
     if point.peers >= STORM.0 {

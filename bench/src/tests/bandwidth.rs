@@ -9,7 +9,7 @@ use crate::report::Row;
 /// Bytes moved in one burst.
 const VOLUME: usize = 32 << 20;
 
-/// The number of messages of `size` bytes, which is not 0, that make the volume.
+/// Returns the number of messages of `size` bytes, not 0, that make the volume.
 pub(super) fn count(size: usize) -> usize {
     (VOLUME / size).clamp(16, 100_000)
 }

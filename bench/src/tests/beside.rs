@@ -10,9 +10,9 @@
 //! Lists: local and tcp as above without UCX, dgram bare UDP (latency) and bare TCP, each with the same
 //! list. libfabric's providers take a few pieces at most: beside rdm it sends the same bytes in one piece.
 //!
-//! Each is paired with the method on its own: ring, reference, method, ring, reference, method.
+//! Each is paired with the method separately: ring, reference, method, ring, reference, method.
 //!
-//! Owns: which, and their names.
+//! Owns: the choice of references, and their names.
 //! Out of scope: the method.
 
 use super::Bench;
@@ -28,16 +28,16 @@ use crate::reference::{self, ring, tcp, ucx, udp};
 pub(super) enum Beside {
     Ring,
     Tcp,
-    /// A datagram a message.
+    /// A datagram per message.
     Udp,
-    /// As many datagrams a call as the kernel takes.
+    /// As many datagrams per call as the kernel takes.
     GsoBatches(GsoBatch),
     Fabric,
     Ucx,
 }
 
 impl Beside {
-    /// For messages of `size` bytes there and back.
+    /// Returns the references for messages of `size` bytes there and back.
     pub(super) fn latency(bench: &Bench<'_>, layout: Layout) -> Vec<Self> {
         match bench.port {
             Port::Local => [Self::Ring]
@@ -58,14 +58,14 @@ impl Beside {
         }
     }
 
-    /// For messages of `size` bytes one way.
+    /// Returns the references for messages of `size` bytes one way.
     pub(super) fn stream(bench: &Bench<'_>, layout: Layout) -> Vec<Self> {
         if bench.port != Port::Dgram {
             return Self::latency(bench, layout);
         }
-        // A GSO batch has no messages; where one is at least as long, both move the same bytes.
+        // A GSO batch has no messages; if it is at least as long, both move the same bytes.
         let udp = match layout.size {
-            // Nor has it lists.
+            // UDP streams have no lists.
             _ if layout.pieces.is_some() => vec![],
             0..=DATAGRAM => vec![Self::Udp],
             _ => vec![
@@ -100,7 +100,7 @@ impl Beside {
                 format!("{} {segment} x {count}", udp::NAME)
             }
             (Self::Fabric, Some(fabric)) => {
-                // A word of its own where it is one of several.
+                // Named by its provider if it is one of several references.
                 let fabric = fabric.borrow();
                 match bench.port {
                     Port::Dgram => fabric.name().into(),
@@ -121,7 +121,7 @@ impl Beside {
         }
     }
 
-    /// Half round trips in microseconds, one value per group.
+    /// Measures half round trips in microseconds, one value per group.
     pub(super) fn times(
         self,
         bench: &Bench<'_>,
@@ -133,7 +133,7 @@ impl Beside {
             Self::Ring => Ok(reference::latency(ring::pair(), layout, GROUPS, group, pin)),
             Self::Tcp => {
                 let pair = tcp::pair().map_err(|error| error.to_string())?;
-                // A TCP stream has no empty messages; one byte stands for it.
+                // A TCP stream has no empty messages; one byte replaces them.
                 let size = layout.size.max(1);
                 let layout = Layout { size, ..layout };
                 Ok(reference::latency(pair, layout, GROUPS, group, pin))
@@ -147,7 +147,7 @@ impl Beside {
         }
     }
 
-    /// Messages per second, one way.
+    /// Measures messages per second, one way.
     pub(super) fn rate(
         self,
         bench: &Bench<'_>,
@@ -181,9 +181,9 @@ fn batches(batch: GsoBatch, size: usize, count: usize, pin: bool) -> Result<f64,
     Ok(speed / size as f64)
 }
 
-/// The largest message that bare UDP carries at once, and that is measured so: of the sizes of the
-/// design's table, those that leave it in one piece.
+/// Largest message that is measured over bare UDP: of the sizes in the design's table, those that
+/// fit into one datagram.
 const DATAGRAM: usize = 8 << 10;
-/// Bytes through libfabric's own reliable datagrams, which are slow, in one repeat.
+/// Bytes per repeat through libfabric's own reliable datagrams, which are slow.
 const SLOW_VOLUME: usize = 32 << 20;
 const SLOW_COUNT: usize = 20_000;

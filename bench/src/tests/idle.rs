@@ -14,7 +14,7 @@ const IDLE_MS: i32 = 10;
 const TAG: i32 = 400;
 
 pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
-    // One exchange, so that both sides are connected and have seen traffic.
+    // One exchange connects both sides.
     bench.ask(Request {
         what: What::Echo,
         layout: Layout::whole(1),
@@ -32,7 +32,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
     for _ in 0..bench.args.repeats.min(3) {
         let (start, before) = (Instant::now(), processor_time());
         while start.elapsed() < SPAN {
-            // As a server does while no client wants anything: OrangeFS waits 10 ms at a time.
+            // Like a server without requests: OrangeFS waits 10 ms at a time.
             bench.bmi.test(IDLE_MS)?;
         }
         let used = processor_time().saturating_sub(before).as_secs_f64();
@@ -54,7 +54,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
     Ok(())
 }
 
-/// Processor time of all threads of this process.
+/// Returns the processor time of all threads of this process.
 fn processor_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -1,4 +1,4 @@
-//! Half a round trip, both sides polling.
+//! Half a round trip, with both sides polling.
 
 use super::beside::Beside;
 use super::{Bench, SIZES, group};
@@ -40,7 +40,7 @@ fn paired(bench: &Bench<'_>, layout: Layout, beside: Beside) -> Result<Row, Stri
     })
 }
 
-/// Half round trips of messages in microseconds, one value per group.
+/// Measures half round trips of messages in microseconds, one value per group.
 pub(super) fn echoed<M: Messages>(
     side: &Side<'_, M>,
     layout: Layout,

@@ -1,4 +1,4 @@
-//! Goodput of a stream while datagrams are thrown away at random, beside the same without.
+//! Goodput of a stream while random datagrams are dropped, beside the same stream without losses.
 //!
 //! ```text
 //!   repeat:   MX_DGRAM_FAULTS not set      MX_DGRAM_FAULTS=loss=0.01,seed=N, on both sides
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The setting is read when the method is initialized, so every stream has a method and a peer of
-//! its own; the first messages are not counted: they find the pace and the size of datagrams. At 0 %
-//! both are the same: the spread of that row is the machine's.
+//! its own. The first messages are not counted: they find the pace and the size of datagrams. At 0
+//! % both streams are the same: the spread of that row is the machine's.
 //!
 //! Owns: the rates of loss, and the pairing.
-//! Out of scope: sent again.
+//! Out of scope: retransmissions.
 
 use super::rate::stream;
 use super::{finished, start_peer};
@@ -25,13 +25,13 @@ use crate::peer::Request;
 use crate::report::Row;
 use crate::setting::Setting;
 
-/// In percent.
+/// Loss rates, in percent.
 const LOSSES: [f64; 8] = [0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
 const SIZE: usize = 1 << 20;
-/// Sent before the measurement, and the fewest that are measured: several windows.
+/// Messages sent before the measurement, and the fewest that are measured: several windows.
 const FEWEST: usize = 16;
 const MOST: usize = 512;
-/// The intended duration of a measured stream.
+/// Intended duration of a measured stream, in seconds.
 const SECONDS: f64 = 0.3;
 const FAULTS: &str = "MX_DGRAM_FAULTS";
 
@@ -72,7 +72,7 @@ fn paired(args: &Args, size: usize, percent: f64) -> Result<Row, String> {
     })
 }
 
-/// The setting's value; none for no loss.
+/// Formats the setting's value; `None` without losses.
 fn faults(percent: f64, disorder: f64, seed: u64) -> Option<String> {
     let disorder = if disorder > 0.0 {
         format!("dup={0},reorder={0},", disorder / 100.0)
@@ -83,7 +83,7 @@ fn faults(percent: f64, disorder: f64, seed: u64) -> Option<String> {
     wanted.then(|| format!("loss={},{disorder}seed={seed}", percent / 100.0))
 }
 
-/// MB/s of a stream between two processes that have just begun.
+/// Measures MB/s of a stream between two new processes.
 fn goodput(args: &Args, size: usize, faults: Option<String>) -> Result<f64, String> {
     // SAFETY: no other thread runs: every method before has been finalised, and so is this one.
     let _faults = unsafe { Setting::put(FAULTS, faults.as_deref()) };

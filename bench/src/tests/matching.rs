@@ -1,4 +1,4 @@
-//! Latency with very many receives posted, beside the same with few.
+//! Latency with very many posted receives, beside the same with few.
 
 use super::Bench;
 use super::latency::echoed;
@@ -22,7 +22,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
     Ok(())
 }
 
-/// Many beside few, repeated, through any library.
+/// Measures many and few in turn, repeatedly, through any library.
 pub(super) fn measured<M: Messages>(
     side: &Side<'_, M>,
     test: &'static str,
@@ -52,7 +52,7 @@ pub(super) fn measured<M: Messages>(
     })
 }
 
-/// Half round trips of 8 bytes while `count` other receives are posted.
+/// Measures half round trips of 8 bytes while `count` other receives are posted.
 fn with_posted<M: Messages>(side: &Side<'_, M>, count: usize) -> Result<Vec<f64>, String> {
     let Side { messages, peer } = *side;
     let mut pending = 0;

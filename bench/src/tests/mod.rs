@@ -1,4 +1,4 @@
-//! The measurements, and the peer process they need.
+//! Measurements, and the peer process that they need.
 
 mod bandwidth;
 mod beside;
@@ -31,7 +31,7 @@ use std::cell::{RefCell, RefMut};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// The means of a measurement.
+/// Context of a measurement.
 pub(crate) struct Bench<'a> {
     args: &'a Args,
     port: Port,
@@ -40,7 +40,7 @@ pub(crate) struct Bench<'a> {
     references: References,
 }
 
-/// References that have processes of their own, where they are measured.
+/// References with processes of their own, if they are measured.
 struct References {
     /// libfabric: the reference of the rdm port, and one of those of dgram.
     fabric: Option<RefCell<Sides>>,
@@ -49,7 +49,7 @@ struct References {
 }
 
 impl Bench<'_> {
-    /// libfabric, where it is a reference.
+    /// Returns libfabric, if it is a reference.
     fn fabric(&self) -> Result<RefMut<'_, Sides>, String> {
         let fabric = self
             .references
@@ -59,13 +59,13 @@ impl Bench<'_> {
         Ok(fabric.borrow_mut())
     }
 
-    /// UCX, where it is a reference.
+    /// Returns UCX, if it is a reference.
     fn ucx(&self) -> Result<RefMut<'_, Sides>, String> {
         let ucx = self.references.ucx.as_ref().ok_or("UCX was not started")?;
         Ok(ucx.borrow_mut())
     }
 
-    /// As many bursts as the command line says.
+    /// Takes as many bursts as the command line says.
     fn in_turn(
         &self,
         reference: impl FnMut() -> Result<f64, String>,
@@ -74,7 +74,7 @@ impl Bench<'_> {
         Bursts::take(self.args.repeats, self.args.pin, reference, method)
     }
 
-    /// The row of some bursts.
+    /// Makes a row of some bursts.
     fn row(
         &self,
         test: &'static str,
@@ -98,7 +98,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The method and its peer.
+    /// Returns the method and its peer.
     fn side(&self) -> Side<'_, Bmi> {
         Side {
             messages: self.bmi,
@@ -110,7 +110,8 @@ impl Bench<'_> {
         self.side().ask(request)
     }
 
-    /// The messages to measure; of the default's, those that can lie in as many pieces as is asked for.
+    /// Returns the messages to measure; of the default sizes, those that can have the requested
+    /// number of pieces.
     fn layouts(&self, default: &[usize]) -> Vec<Layout> {
         let sizes = self.args.sizes.as_deref().unwrap_or(default).iter();
         sizes
@@ -119,7 +120,7 @@ impl Bench<'_> {
     }
 }
 
-/// Runs everything the command line asks for.
+/// Runs everything that the command line asks for.
 pub(crate) fn run(args: &Args, tests: &[Test]) -> Result<(), String> {
     if args.pin {
         pin::to_core(0);
@@ -127,12 +128,12 @@ pub(crate) fn run(args: &Args, tests: &[Test]) -> Result<(), String> {
     if !args.json {
         println!("{}", report::heading());
     }
-    // These start what they need themselves, again and again; the others have one peer.
+    // Some tests start their own processes, repeatedly; the others share one peer.
     let (apart, common): (Vec<Test>, Vec<Test>) = tests
         .iter()
         .partition(|test| matches!(test, Test::Peers | Test::Loss));
-    // The library warns at every start that datagrams are lost on purpose; that is left out, unless
-    // the user has set a log level. A process asks for it once.
+    // The library warns at every start that datagrams are dropped on purpose. That is suppressed,
+    // unless the user has set a log level. A process reads the variable once.
     let words = std::env::var(LOG).ok();
     let quiet = apart.contains(&Test::Loss).then_some("error");
     // SAFETY: no other thread runs yet, and none any more when this function ends.
@@ -154,7 +155,7 @@ pub(crate) fn run(args: &Args, tests: &[Test]) -> Result<(), String> {
             match (test, port) {
                 (Test::Loss, Port::Dgram) => loss::run(args, &mut emit)?,
                 (Test::Peers, Port::Dgram) => peers::run(args, *port, &mut emit)?,
-                // It takes a while, and was not asked for; rdm takes a third of a second a peer.
+                // Slow, and not asked for; rdm takes a third of a second per peer.
                 (Test::Peers, Port::Local | Port::Tcp) if args.port.is_some() => {
                     peers::run(args, *port, &mut emit)?;
                 }
@@ -171,7 +172,7 @@ pub(crate) fn run(args: &Args, tests: &[Test]) -> Result<(), String> {
     Ok(())
 }
 
-/// Measurements with one peer, which is started here or is where `connect` says.
+/// Runs the measurements with one peer, which is started here or is at `connect`.
 fn beside_one_peer(
     args: &Args,
     port: Port,
@@ -188,7 +189,7 @@ fn beside_one_peer(
                 return Ok(());
             }
         },
-        // One reference of several: the others are there without it. It has no lists.
+        // One reference of several: the others remain without it. It has no lists.
         Port::Dgram if args.pieces.is_none() => match libfabric::start(Some(DATAGRAMS), args.pin) {
             Ok(fabric) => Some(fabric),
             Err(why) => {
@@ -200,7 +201,7 @@ fn beside_one_peer(
     };
     let streams = |test: &Test| matches!(test, Test::Latency | Test::Bandwidth | Test::Rate);
     let ucx = match port {
-        // The same of this one.
+        // Likewise for UCX.
         Port::Local | Port::Tcp if args.pieces.is_none() && tests.iter().any(streams) => {
             match ucx::start(port, args.pin) {
                 Ok(ucx) => Some(ucx),
@@ -217,7 +218,7 @@ fn beside_one_peer(
         ucx: ucx.map(RefCell::new),
     };
     let provider = match (port, &references.fabric) {
-        // The method must not choose another, or the ratios would mean nothing.
+        // The method must use the same provider, or the ratios would mean nothing.
         (Port::Rdm, Some(fabric)) => Some(fabric.borrow().name().to_owned()),
         _ => args.provider.clone(),
     };
@@ -226,8 +227,8 @@ fn beside_one_peer(
     let _provider = unsafe { Setting::put(PROVIDER, provider.as_deref()) };
     // SAFETY: as above.
     let _port = unsafe { Setting::put("MX_PORT", Some(port.name())) };
-    // A port that cannot be opened is said once here, and not by every peer. Closed again, so
-    // that the peer inherits nothing.
+    // A port that cannot be opened is reported once here, instead of by every peer. Closed again,
+    // so that the peer inherits nothing.
     drop(Bmi::start(&args.library, None)?);
     match connect {
         Some(address) => measure(args, port, address, references, tests, emit),
@@ -239,7 +240,7 @@ fn beside_one_peer(
     }
 }
 
-/// Waits for a peer to end, which it was told to unless something has gone wrong.
+/// Waits for a peer to end, which has been told to unless an error occurred.
 fn finished<T>(mut child: Child, outcome: Result<T, String>) -> Result<T, String> {
     if outcome.is_err() {
         let _ = child.kill();
@@ -287,7 +288,7 @@ fn start_peer(args: &Args, port: Port) -> Result<(Child, String), String> {
     })
 }
 
-/// Tries addresses of this machine until `start` has found a free one.
+/// Tries addresses of this machine until `start` has found a free endpoint.
 pub(crate) fn on_free_endpoint<T>(
     mut start: impl FnMut(&str) -> Result<Option<T>, String>,
 ) -> Result<T, String> {
@@ -301,7 +302,7 @@ pub(crate) fn on_free_endpoint<T>(
     Err("no peer could be started".into())
 }
 
-/// Starts this program as a peer, and where it says it is; `None` when it ends without that.
+/// Starts this program as a peer; returns its address, or `None` if it ends without one.
 fn spawn_peer(args: &Args, port: Port, role: &[&str]) -> Result<Option<(Child, String)>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
@@ -343,8 +344,8 @@ const SIZES: [usize; 8] = [
     4 << 20,
 ];
 
-/// The number of round trips of `size` bytes in one group of a measurement: a burst of them is over
-/// before the cores are elsewhere.
+/// Returns the number of round trips of `size` bytes in one group: a burst ends before the
+/// scheduler moves the cores.
 fn group(size: usize) -> usize {
     ((8 << 20) / (size + 1)).clamp(4, 200)
 }

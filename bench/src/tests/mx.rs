@@ -9,7 +9,7 @@
 //! other is measured.
 //!
 //! Owns: the pairing.
-//! Out of scope: see `latency`.
+//! Out of scope: the round trips, see `latency`.
 
 use super::latency::{GROUPS, echoed};
 use super::{SIZES, group, matching, spawn_peer, start_peer};
@@ -25,7 +25,7 @@ use crate::ports;
 use crate::report::{self, Row};
 use std::process::Child;
 
-/// Measures every port there is.
+/// Measures over every available port.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     if !args.json {
         println!("{}", report::heading());

@@ -1,12 +1,13 @@
-//! Memory that a server has for each peer that is connected and says nothing.
+//! Memory of a server for each connected and silent peer.
 //!
 //! ```text
 //!   server ----- FIRST idlers: memory ----- MORE idlers: memory      difference / MORE
-//!                                 an idler: one message there and back, then nothing
+//!                                 an idler: one message there and back, then silent
 //! ```
 //!
-//! Bytes are those that the whole process has allocated, tables that grew included; not those that
-//! the allocator keeps. A server of its own, so that no other measurement's memory is in it.
+//! Bytes are those that the whole process has allocated, including tables that grew; not those that
+//! the allocator keeps. The server is a process of its own, so that it contains no other
+//! measurement's memory.
 //!
 //! Owns: the idlers.
 
@@ -23,11 +24,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-/// Peers from which tables that double are nearly full: what they have in reserve counts little.
+/// Number of peers at which tables that double are nearly full, so that their reserve counts
+/// little.
 const FIRST: usize = 30;
 const MORE: usize = 220;
-/// By then keep-alive has found every peer quiet, and what its connection needed while there was
-/// something to do has been given back.
+/// Time after which keep-alive has found every peer idle, and memory for connecting has been freed.
 const SETTLED: Duration = Duration::from_secs(7);
 const TAG: i32 = 500;
 
@@ -70,7 +71,7 @@ fn measure(args: &Args, port: Port, address: &str) -> Result<f64, String> {
     Ok((after - before) / MORE as f64)
 }
 
-/// Bytes that the server has allocated.
+/// Returns the bytes that the server has allocated.
 fn memory(side: &Side<'_, Bmi>) -> Result<f64, String> {
     let (bmi, mut bytes) = (side.messages, [0; 8]);
     // SAFETY: waited for right below.
@@ -86,10 +87,10 @@ fn memory(side: &Side<'_, Bmi>) -> Result<f64, String> {
     Ok(u64::from_le_bytes(bytes) as f64)
 }
 
-/// A process that is connected and idle. Ends with this value.
+/// A process that is connected and idle. It ends with this value.
 struct Idler {
     child: Child,
-    /// Its end is the idler's.
+    /// Input of the process; dropping it ends the process.
     input: Option<ChildStdin>,
 }
 
@@ -121,13 +122,13 @@ impl Idler {
 impl Drop for Idler {
     fn drop(&mut self) {
         self.input = None;
-        // Ending in order takes a while for so many, and is not what is measured.
+        // Ending in order takes long for so many, and is not measured.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Is connected to a server, and idle, until its input ends.
+/// Connects to a server, and is idle until its input ends.
 pub(crate) fn idler(args: &Args, server: &str) -> Result<(), String> {
     end_with_parent();
     let bmi = Bmi::start(&args.library, None)?;

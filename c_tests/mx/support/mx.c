@@ -39,7 +39,7 @@ static const char *const statuses[] = {
 static const char *name_of(const char *const *names, size_t count, long long code)
 {
     static _Thread_local char numbers[2][32];
-    static _Thread_local int turn; /* two may be in one message */
+    static _Thread_local int turn; /* one message may contain two */
 
     if (code >= 0 && (size_t)code < count && names[code] != NULL)
         return names[code];
@@ -58,7 +58,7 @@ const char *status_text(mx_status_code_t code)
     return name_of(statuses, sizeof statuses / sizeof statuses[0], (long long)code);
 }
 
-/* CHECK_THAT of check.h compares sizes and numbers here: codes have macros of their own. */
+/* CHECK_THAT of check.h compares sizes and numbers in this suite: codes have macros of their own. */
 const char *code_text(long long code)
 {
     return name_of(NULL, 0, code);

@@ -1,11 +1,10 @@
 /*
- * Calls of the MX library, each checked: its return value, and whether an error handler ran.
+ * Calls of the MX library, each checked: its result, and whether the error handler was called.
  *
  *     OK(mx_wakeup(ep))                        success, and no handler was called
- *     REFUSED(mx_wakeup(NULL), MX_BAD_ENDPOINT)     that code, told to the handler exactly once
+ *     REFUSED(mx_wakeup(NULL), MX_BAD_ENDPOINT)     that code, reported to the handler exactly once
  *
- * Owns: the suite's error handler and what it was told, for each thread.
- * Knows nothing of: processes, peers.
+ * Owns: the suite's error handler and its calls, for each thread. Knows nothing of: processes, peers.
  */
 #ifndef MX_TESTS_MX_H
 #define MX_TESTS_MX_H
@@ -28,7 +27,7 @@ void check_return(const char *file, int line, const char *call, mx_return_t got,
 void check_status(const char *file, int line, const mx_status_t *status,
                   mx_status_code_t wanted);
 
-/* The handler of every test: notes what it is told, and returns the code. */
+/* The handler of every test: records its arguments, and returns the code. */
 mx_return_t note_error(char *text, mx_return_t code);
 
 /* Calls of note_error() on this thread since errors_begin(). */
@@ -39,7 +38,7 @@ struct errors {
 };
 extern _Thread_local struct errors errors;
 
-/* "MX_BAD_ENDPOINT", "MX_STATUS_TIMEOUT"; the number for anything else. */
+/* Returns "MX_BAD_ENDPOINT", "MX_STATUS_TIMEOUT"; the number for any other value. */
 const char *return_text(mx_return_t code);
 const char *status_text(mx_status_code_t code);
 

@@ -4,14 +4,14 @@
 #include "../../support/ids.h"
 
 enum {
-    BLOCK = 1024,          /* endpoint ids that are moved by MX_PORT_BASE */
-    FIRST_BASE = 6 * 1024, /* above what a system's own servers use */
+    BLOCK = 1024,          /* endpoint ids that MX_PORT_BASE moves */
+    FIRST_BASE = 6 * 1024, /* above the ports of usual servers */
     LAST_BASE = 27 * 1024, /* the library's default begins behind it */
 };
 
 /* ---- life ---- */
 
-/* The process with the name has the block; the kernel gives it back, whatever becomes of us. */
+/* The process that binds the name owns the block; the kernel releases it when the process ends. */
 static void claim_ids(void)
 {
     char text[16];
@@ -162,7 +162,7 @@ mx_status_t finish(mx_endpoint_t ep, mx_request_t request)
         if (deadline_over(deadline))
             FAIL("a request does not complete");
         errors_begin();
-        /* A request that failed is told to the handler, which is not what is checked here. */
+        /* The handler is called for a failed request, which is not the subject here. */
         if (mx_wait(ep, &request, (uint32_t)deadline_left(deadline) + 1, &status, &result) !=
             MX_SUCCESS)
             FAIL("mx_wait: %s (%s)", return_text(errors.code), errors.text);
@@ -194,7 +194,7 @@ void stays_pending(mx_endpoint_t ep, mx_request_t *request, int ms)
         OK(mx_wait(ep, request, 1, &status, &result));
         CHECK_THAT(result, ==, 0);
     }
-    CHECK(memcmp(&status, &before, sizeof status) == 0); /* nothing is written */
+    CHECK(memcmp(&status, &before, sizeof status) == 0); /* the call writes nothing */
 }
 
 mx_status_t probe_for(mx_endpoint_t ep, uint64_t bits, uint64_t mask)
@@ -267,7 +267,7 @@ int64_t pair_hear(struct pair *pair, const char *word)
     while (!heard_anything(pair->side)) {
         if (deadline_over(deadline))
             FAIL("the other side did not say '%s' in time", word);
-        /* Sleeps in the library, for a message that is never sent. */
+        /* Sleeps in the library, waiting for a message that is never sent. */
         OK(mx_probe(pair->ep, 2, UINT64_C(0xdeadbeef00c0ffee), EXACTLY, &status, &result));
     }
     return hear(pair->side, word);

@@ -3,11 +3,11 @@
  *
  *     test ── mx_isend() ──► __wrap_mx_isend ──► stack ──► __real_mx_isend, the library's
  *
- * mk/mx_tests.mk has the link editor wrap the functions that stand here.
+ * mk/mx_tests.mk makes the link editor wrap the functions listed here.
  */
 #include "../../support/stacks.h"
 
-/* Arguments beyond a function's own are whatever stands in their place. */
+/* Arguments beyond the function's own have any value. */
 #define WRAP(name, is_large)                                                                                  \
     word __real_##name(word, word, word, word, word, word, word, word, word, word, word, word);               \
     word __wrap_##name(word, word, word, word, word, word, word, word, word, word, word, word);               \

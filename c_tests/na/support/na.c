@@ -4,7 +4,7 @@
 
 unsigned host_version[2] = { 6, 0 };
 
-/* What the plugin looks up. */
+/* Functions that the plugin looks up. */
 void NA_Version_get(unsigned *major, unsigned *minor, unsigned *patch);
 void na_cb_completion_add(struct na_context *context, struct na_completion *completion);
 struct na_protocol_info *na_protocol_info_alloc(const char *class_name, const char *protocol, const char *device);
@@ -177,7 +177,7 @@ na_addr *address_of(struct node *node, struct node *of)
     return addr;
 }
 
-/* The codes are numbers in all messages. */
+/* Messages show codes as numbers. */
 const char *code_text(long long code)
 {
     static _Thread_local char text[24];

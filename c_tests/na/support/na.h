@@ -1,12 +1,11 @@
 /*
- * What a plugin and libna know of each other, and a small libna.
+ * Interface between a plugin and libna, and a small libna.
  *
  *   test --host_open--> class, context --table--> plugin --na_cb_completion_add--> queue --trigger--> callbacks
  *
  * Written from the layouts of Mercury's headers; all versions of the table have these entries up to poll_try_wait.
  *
- * Owns: the version that the plugin is told, completion queues.
- * Knows nothing of: Mercury.
+ * Owns: the version that the plugin is told, completion queues. Knows nothing of: Mercury.
  */
 #ifndef C_TESTS_NA_H
 #define C_TESTS_NA_H
@@ -145,13 +144,13 @@ struct na_table {
     int (*cancel)(cls, ctx, na_op *);
 };
 
-/* The version that the plugin finds. To be set before the plugin is loaded. */
+/* The version that the plugin finds. Set before the plugin is loaded. */
 extern unsigned host_version[2];
 
-/* The plugin's table; loads the plugin at the first call. */
+/* Returns the plugin's table; loads the plugin at the first call. */
 const struct na_table *table(void);
 
-/* As NA_Free_protocol_info. */
+/* Frees like NA_Free_protocol_info. */
 void protocol_info_free(struct na_protocol_info *info);
 
 /* A class with one context and its queue. */
@@ -163,7 +162,7 @@ struct node {
     int fd;
 };
 
-/* An operation and what has become of it. */
+/* An operation and its result. */
 struct op {
     na_op *id;
     int calls, ret;
@@ -172,7 +171,7 @@ struct op {
     na_addr *source;
 };
 
-/* Opens a class over the port that MX_PORT names, and a context with that number. NULL: it cannot be had here. */
+/* Opens a class over the port that MX_PORT names, and a context with that number. NULL: not available here. */
 struct node *node_open(const char *host, uint8_t context);
 void node_close(struct node *node);
 
@@ -181,7 +180,7 @@ int trigger(struct node *node);
 /* Polls and runs callbacks. */
 void turn(struct node *node);
 
-/* A new operation, to be passed as argument with `on_end` as callback. */
+/* Prepares an operation, which is passed as argument with `on_end` as callback. */
 void op_init(struct node *node, struct op *op);
 void op_done(struct node *node, struct op *op);
 void on_end(const struct na_cb_info *info);
@@ -199,9 +198,9 @@ void on_end(const struct na_cb_info *info);
         }                                                                          \
     } while (0)
 
-/* The address of one node, as another one looks it up. */
+/* Returns the address of node `of`, looked up by `node`. */
 na_addr *address_of(struct node *node, struct node *of);
-/* The own address as text, without the class. */
+/* Formats the node's own address, without the class. */
 void own_text(struct node *node, char *text, size_t size);
 
 #endif

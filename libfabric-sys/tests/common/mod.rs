@@ -1,10 +1,10 @@
-//! Small libraries in C that are, or are not quite, a libfabric.
+//! Small C libraries with all or some of the properties of a libfabric.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A directory that goes when the test has passed.
+/// A directory that is removed when the test has passed.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -53,7 +53,7 @@ impl Scratch {
         object
     }
 
-    /// A libfabric of a version, with all six symbols, that has no providers.
+    /// Compiles a libfabric of a version, with all six symbols and no providers.
     pub(crate) fn libfabric(&self, name: &str, major: u32, minor: u32) -> PathBuf {
         self.compile(name, &source(major, minor), VERSIONS, &[])
     }
@@ -67,8 +67,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Six functions. The constructor takes over SIGUSR1, the first query SIGUSR2, as PSM does with
-/// others; every query answers -61, "no data".
+/// Returns the source of six functions. The constructor sets a handler of SIGUSR1 and each query
+/// one of SIGUSR2, as PSM does with other signals; every query returns -61, "no data".
 pub(crate) fn source(major: u32, minor: u32) -> String {
     format!(
         "#include <signal.h>
@@ -86,13 +86,13 @@ pub(crate) fn source(major: u32, minor: u32) -> String {
     )
 }
 
-/// The version script of 1.17, as far as the six symbols go.
+/// The version script of 1.17, reduced to the six symbols.
 pub(crate) const VERSIONS: &str = "FABRIC_1.0 { global: fi_version; fi_strerror; local: *; };
     FABRIC_1.1 { global: fi_fabric; } FABRIC_1.0;
     FABRIC_1.2 { } FABRIC_1.1;
     FABRIC_1.3 { global: fi_getinfo; fi_freeinfo; fi_dupinfo; } FABRIC_1.2;";
 
-/// Whether there is a C compiler; says so where there is none.
+/// Returns whether there is a C compiler; prints a line if there is none.
 pub(crate) fn can_compile() -> bool {
     let found = Command::new(compiler()).arg("--version").output().is_ok();
     if !found {
@@ -105,7 +105,7 @@ fn compiler() -> String {
     std::env::var("CC").unwrap_or_else(|_| "cc".to_owned())
 }
 
-/// Whether a file of this name is mapped into the process.
+/// Returns whether a file is mapped into the process whose name begins with `part`.
 #[allow(dead_code, reason = "only one of the two users needs it")]
 pub(crate) fn is_mapped(part: &str) -> bool {
     let maps = std::fs::read_to_string(Path::new("/proc/self/maps")).expect("Linux has it");

@@ -1,13 +1,13 @@
-//! The effects of loading on a process: each case runs in one of its own.
+//! The effects of loading on a process. Each case runs in a process of its own.
 //!
 //! ```text
-//!   no argument:    for each case: start itself with the case's name, look at how it ends
+//!   no argument:    start the program with the name of each case, and look at how it ends
 //!   --case NAME:    run that case; a panic ends the process with an error
 //! ```
 //!
-//! Not under the usual harness, whose threads would share signals, environment and libraries.
-//! The real library is the one the system has, or `MX_LIBFABRIC`; without one, the cases that
-//! need it say so and the others still run.
+//! The usual harness is not used, because its threads would share signals, environment and
+//! libraries. The real library is that of the system, or `MX_LIBFABRIC`. Without one, the cases
+//! that need it print that and are skipped; the others still run.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -22,7 +22,7 @@ use queries::*;
 
 macro_rules! cases {
     ($($name:ident)+) => {
-        /// All of them.
+        /// All cases.
         const CASES: &[(&str, fn())] = &[$((stringify!($name), $name)),+];
     };
 }
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The library to test with, or `None`, with a word about it, where there is none.
+/// Returns the real library. Prints a line if there is none.
 fn real() -> Option<&'static Library> {
     match Library::get() {
         Ok(library) => Some(library),
@@ -124,7 +124,7 @@ fn loading_and_querying_leave_signals_alone() {
     library
         .query(None, None, 0, None)
         .expect_err("it has no providers");
-    // Not kept any more: shows that the library does what it was to be kept from.
+    // The second query is not guarded, and shows that the library does what the guard prevents.
     assert_ne!(
         dispositions(),
         before,
@@ -140,14 +140,14 @@ fn the_real_library_leaves_signals_alone() {
     assert_eq!(dispositions(), before, "after the first query");
 }
 
-/// Handler and flags of every signal.
+/// Returns the handler and the flags of every signal.
 fn dispositions() -> Vec<(usize, i32)> {
     let read = |signal| {
         // SAFETY: all zero is a disposition.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         // SAFETY: reads only.
         unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
-        // Without the flag that the C library adds to whatever was set once.
+        // The C library adds a flag to every disposition that was set.
         (action.sa_sigaction, action.sa_flags & !0x0400_0000)
     };
     (1..=64).map(read).collect()
@@ -161,7 +161,7 @@ fn the_environment_is_set_unless_it_was() {
         // SAFETY: the only thread of this process.
         unsafe { std::env::remove_var(name) };
     }
-    // The attempt alone prepares it.
+    // An attempt to load is enough to set the environment.
     Library::load(&PathBuf::from("/nonexistent")).expect_err("there is no such file");
     assert_eq!(std::env::var(given).as_deref(), Ok("7"));
     for (name, value) in &ENVIRONMENT[1..] {
@@ -184,7 +184,7 @@ fn the_variable_chooses_the_library() {
     let library = Library::get().expect("it has all six");
     assert_eq!(library.version(), (1, 42));
     assert_eq!(library.path(), Some(&*path));
-    // Once loaded it stays.
+    // A library remains loaded.
     choose(&scratch.path("another"));
     assert_eq!(Library::get().expect("it is loaded").version(), (1, 42));
 }
@@ -213,7 +213,7 @@ fn a_useless_library_is_remembered() {
     choose(&path);
     let first = Library::get().expect_err("it is text");
     assert!(matches!(first, LoadError::Unusable { .. }), "{first:?}");
-    // Even when it has become better: a user that installs another one names it or starts anew.
+    // Even when the file has become better: users who install another library name it or restart.
     std::fs::remove_file(&path).expect("the file can be removed");
     scratch.libfabric("libfabric.so.1", 1, 17);
     assert_eq!(Library::get().expect_err("remembered"), first);

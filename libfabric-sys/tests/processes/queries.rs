@@ -1,11 +1,11 @@
-//! The real library's answers, and one message through it.
+//! Answers of the real library, and one message over it.
 //!
 //! ```text
 //!   query --> offers --> keep one --> fabric, domain, queue, vector
 //!                                       endpoint one -- "hello", 0x42 --> endpoint two
 //! ```
 //!
-//! Each case says so and ends where there is no libfabric.
+//! Without a libfabric each case prints that and ends.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -45,7 +45,8 @@ pub(crate) fn the_real_library_lists_providers() {
     );
 }
 
-/// Hints for what a port over tagged messages wants, of the first of these providers that has it.
+/// Returns the offers for a port over tagged messages, of the first provider here that has any, and
+/// its name.
 fn rdm(library: &'static Library) -> (String, InfoList) {
     for provider in ["tcp", "tcp;ofi_rxm"] {
         let hints = rdm_hints(library, provider);
@@ -130,7 +131,7 @@ pub(crate) fn an_offer_can_be_kept() {
 pub(crate) fn a_message_goes_from_endpoint_to_endpoint() {
     let Some(library) = real() else { return };
     let (provider, list) = rdm(library);
-    // The copy, as a port keeps it: what it lacks of newer members must not matter.
+    // A kept copy, like that of a port; the newer members that it lacks must not matter.
     let list = list
         .keep(list.first().expect("an offer"))
         .expect("there is memory");
@@ -155,7 +156,7 @@ pub(crate) fn a_message_goes_from_endpoint_to_endpoint() {
     let mut received = fi_context2::EMPTY;
     let context = (&raw mut received).cast();
     let none = std::ptr::null_mut();
-    // SAFETY: room that lives until the endpoint is closed.
+    // SAFETY: a buffer that lives until the endpoint is closed.
     let posted = unsafe {
         let (start, len) = (text.as_mut_ptr().cast(), text.len());
         fi_trecv(two, start, len, none, FI_ADDR_UNSPEC, 0x42, 0, context)
@@ -181,7 +182,7 @@ pub(crate) fn a_message_goes_from_endpoint_to_endpoint() {
     assert_eq!(entry.flags & (FI_RECV | FI_TAGGED), FI_RECV | FI_TAGGED);
     assert_eq!(&text[..5], b"hello");
 
-    // A receive given up comes out as an error, and with its context.
+    // A cancelled receive ends as an error, with its context.
     // SAFETY: as above.
     let posted = unsafe {
         let (start, len) = (text.as_mut_ptr().cast(), text.len());
@@ -312,7 +313,7 @@ impl Open {
         }
     }
 
-    /// Lets the provider work while a send is not taken.
+    /// Lets the provider work while a send is not accepted.
     fn read_nothing(&self) {
         assert!(self.read().is_none());
     }

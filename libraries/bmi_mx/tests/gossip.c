@@ -1,6 +1,6 @@
 /*
- * A program that has the host's logger, as a file system server does, and loads the library.
- * Prints what arrives: "err LINE" and "debug MASK PREFIX LINE".
+ * A program that exports the host's logger, as a file system server does, and loads the library. Prints each call:
+ * "err LINE" and "debug MASK PREFIX LINE".
  *
  *   gossip LIBRARY
  */

@@ -1,4 +1,4 @@
-//! Peers that lie on data links, or about them.
+//! Peers that send false packets on data links, or about them.
 
 use super::script::{Packet, Stage};
 use hmac::{Hmac, Mac};
@@ -9,12 +9,12 @@ use sha2::Sha256;
 const BITS: u64 = 3;
 const LARGE: u32 = 1 << 20;
 
-/// A session that may have so many data links.
+/// A session that may have `data_links` data links, as its constructor is told.
 struct Session {
     stage: Stage,
-    /// The nonce that the endpoint has drawn for it.
+    /// The nonce that the endpoint has drawn for the session.
     nonce: Vec<u8>,
-    /// Number of the link that is begun next.
+    /// Number of the link that the peer begins next.
     next: u32,
 }
 
@@ -30,7 +30,7 @@ impl Session {
         Self { stage, nonce, next }
     }
 
-    /// The peer begins a link, and says in due form that it is the data link of that number. Returns the link.
+    /// Begins a link as the peer, with a correct Attach as data link `number`. Returns the link.
     fn attach(&mut self, number: u32) -> u32 {
         let link = self.next;
         self.attach_on(link, number);
@@ -57,12 +57,13 @@ impl Session {
         self.stage.sent(kind)
     }
 
-    /// Number of data links that have opened.
+    /// Returns the number of data links that have opened.
     fn opened(&self) -> u64 {
         self.stage.node.stats().data_links
     }
 
-    /// The endpoint receives a large message, which the peer offers. Returns the links that it is asked for on.
+    /// Receives a large message that the peer offers. Returns the links on which the endpoint asks
+    /// for its parts.
     fn pulled_on(&mut self) -> Vec<u32> {
         let memory = vec![0; LARGE as usize];
         let bits = MatchBits(BITS);
@@ -128,7 +129,7 @@ fn a_link_whose_hello_is_refused_becomes_no_data_link() {
     assert_eq!((session.opened(), session.pulled_on()), (0, vec![0; 2]));
 }
 
-/// Links that a peer begins and breaks one after the other.
+/// Number of links that the peer begins and breaks one after the other.
 const ROUNDS: u32 = 2000;
 
 #[test]
@@ -145,7 +146,7 @@ fn a_peer_that_reads_nothing_gets_no_further_data_links() {
     session.stage.run();
     let lost = session.sent(Kind::Lost).len();
     assert!(lost < 300, "{lost} packets wait for the peer");
-    // One that reads gets one.
+    // A peer that reads gets a link.
     session.attach(ROUNDS + 1);
     assert_eq!(session.opened(), opened + 1);
 }

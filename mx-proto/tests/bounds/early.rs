@@ -1,4 +1,4 @@
-//! Peers of the reliability layer that send everything but what is awaited.
+//! Peers of the reliability layer that send everything except the awaited segments.
 
 use super::live;
 use mx_proto::port::{Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place};
@@ -17,12 +17,13 @@ use std::rc::Rc;
 const EARLY: usize = 256 << 10;
 const EARLY_ALL: usize = 512 << 10;
 const PACKET_MAX: usize = 32 << 10;
-/// Length of a packet whose body has to have a place.
+/// Length of a fragment that is too large to be kept without a place for its body.
 const LARGE: u32 = 247_808;
-/// Limit of a session's memory besides what is counted: one packet, 8 KiB of early bytes, itself.
+/// Limit of a session's memory besides what is counted: one packet, 8 KiB of early bytes, the
+/// session itself.
 const SESSION: usize = PACKET_MAX + (8 << 10) + (6 << 10);
 
-/// Counts packets; has a place for every large one, if at all.
+/// Counts packets; may provide a place for every large one.
 #[derive(Default)]
 struct User {
     packets: usize,
@@ -47,7 +48,7 @@ impl Ear for User {
     }
 }
 
-/// A peer with an open session, at its true address.
+/// A peer with an open session, which sends from its true address.
 #[derive(Clone, Copy)]
 struct Session {
     from: u32,
@@ -55,7 +56,8 @@ struct Session {
     ack: u64,
 }
 
-/// A part of a fragment: which, of how many bytes, where it begins.
+/// A part of a fragment: the number of the fragment, its length and the offset of the part, in
+/// bytes.
 #[derive(Clone, Copy)]
 struct At(u32, u32, u32);
 
@@ -115,7 +117,7 @@ impl Stage {
         self.arrives(from, &hello);
         let (theirs, ack) = self.welcome.get();
         let session = Session { from, theirs, ack };
-        // It is let in: before that it could send nothing of what it is to be tried with.
+        // The session has to be accepted, or the peer could not send what the tests try.
         let whole = HEADER_LEN as u32;
         self.send(session, 0, At(0, whole, 0), &header(whole));
         let link = self.user.link.take().expect("a packet of its own");
@@ -124,7 +126,7 @@ impl Stage {
         session
     }
 
-    /// Segments and fragments count from the introduction.
+    /// Sends a segment, with numbers of segments and fragments counted from after the introduction.
     fn say(&mut self, session: Session, seq: u32, At(fragment, whole, offset): At, payload: &[u8]) {
         self.send(session, seq + 1, At(fragment + 1, whole, offset), payload);
     }
@@ -145,14 +147,14 @@ impl Stage {
         self.arrives(session.from, &build(DATA, &fields, payload));
     }
 
-    /// Has the peer know of no session any more.
+    /// Sends a Reset: the peer no longer has the session.
     fn forget(&mut self, session: Session) {
         let cookies = [(TO, session.theirs), (FROM, session.from.into())];
         self.arrives(session.from, &build(RESET, &cookies, &[]));
     }
 }
 
-/// A packet's header, for a fragment of so many bytes.
+/// Makes the header of a packet of `whole` bytes, the header included.
 fn header(whole: u32) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
     let at = mx_proto::port::BODY_LEN_AT;
@@ -162,14 +164,14 @@ fn header(whole: u32) -> [u8; HEADER_LEN] {
 
 type Attack = fn(&mut Stage, Session);
 
-/// Single bytes of the front fragment, none beside another, in numbers without a hole.
+/// Sends single bytes of the front fragment, no two of them adjacent, in segments without a gap.
 fn front_without_a_header(stage: &mut Stage, session: Session) {
     for seq in 0..20_000 {
         stage.say(session, seq, At(0, LARGE, 32 + 2 * seq), &[1]);
     }
 }
 
-/// Sends the front of a packet that is wanted, or not, after its header.
+/// Sends the header of the front packet, then single bytes of it.
 fn front_with_a_header(stage: &mut Stage, session: Session) {
     stage.say(session, 0, At(0, LARGE, 0), &header(LARGE));
     for seq in 1..20_000 {
@@ -177,21 +179,21 @@ fn front_with_a_header(stage: &mut Stage, session: Session) {
     }
 }
 
-/// All that the window takes, before the front fragment has begun.
+/// Fills the window before the first segment of the front fragment.
 fn front_early(stage: &mut Stage, session: Session) {
     for seq in 1..1024 {
         stage.say(session, seq, At(0, LARGE, 32 + 2 * seq), &[1]);
     }
 }
 
-/// Single bytes of a fragment that is never its turn.
+/// Sends single bytes of a fragment behind the front, which never comes.
 fn one_behind(stage: &mut Stage, session: Session) {
     for seq in 0..20_000 {
         stage.say(session, seq, At(1, LARGE, 32 + 2 * seq), &[1]);
     }
 }
 
-/// Sends a packet behind another one after its header, from its end.
+/// Sends the header of a packet behind the front, then single bytes of it from its end.
 fn one_behind_backwards(stage: &mut Stage, session: Session) {
     stage.say(session, 0, At(1, LARGE, 0), &header(LARGE));
     for seq in 1..20_000 {
@@ -199,28 +201,28 @@ fn one_behind_backwards(stage: &mut Stage, session: Session) {
     }
 }
 
-/// A byte each of many fragments.
+/// Sends one byte of each of many fragments.
 fn a_byte_of_each(stage: &mut Stage, session: Session) {
     for seq in 0..20_000 {
         stage.say(session, seq, At(1 + seq, LARGE, 33), &[1]);
     }
 }
 
-/// The header each of many fragments.
+/// Sends the header of each of many fragments.
 fn a_header_of_each(stage: &mut Stage, session: Session) {
     for seq in 0..20_000 {
         stage.say(session, seq, At(1 + seq, LARGE, 0), &header(LARGE));
     }
 }
 
-/// Many packets without a body.
+/// Sends many packets without a body.
 fn empty_packets(stage: &mut Stage, session: Session) {
     for seq in 0..20_000 {
         stage.say(session, seq, At(1 + seq, 32, 0), &header(32));
     }
 }
 
-/// A packet byte by byte, all but its last.
+/// Sends all bytes of a packet but the last, one by one.
 fn a_packet_in_bytes(stage: &mut Stage, session: Session) {
     let whole = (HEADER_LEN + PACKET_MAX) as u32;
     stage.say(session, 0, At(0, whole, 0), &header(whole));
@@ -229,7 +231,7 @@ fn a_packet_in_bytes(stage: &mut Stage, session: Session) {
     }
 }
 
-/// Packets in two parts, and after each a byte of a fragment of its own that stays.
+/// Sends packets in two parts, and after each a byte of a further fragment, which remains.
 fn memory_that_is_used_again(stage: &mut Stage, session: Session) {
     let whole = (HEADER_LEN + PACKET_MAX) as u32;
     let mut first = [0; 1000];
@@ -246,7 +248,7 @@ fn memory_that_is_used_again(stage: &mut Stage, session: Session) {
     }
 }
 
-/// Every other byte of a fragment, then those between, and so on with the next.
+/// Sends every other byte of a fragment, then those between, and so on with the next fragment.
 fn tables_that_were_large(stage: &mut Stage, session: Session) {
     let (mut seq, whole) = (0, 20_000);
     for n in 1..=40 {
@@ -333,7 +335,7 @@ fn peers_that_hold_all_there_is_leave_the_others_some() {
     assert_eq!(stage.port.sessions(), 20);
     for from in 100..110 {
         let honest = stage.open(from);
-        // Three arrive before the first: enough to show the sender that it is lost.
+        // Three arrive before the first, enough to show the sender that the first is lost.
         let whole = 1400;
         let mut packet = vec![0; whole as usize];
         packet[..HEADER_LEN].copy_from_slice(&header(whole));

@@ -1,4 +1,4 @@
-//! Remotes that take all they can get.
+//! Remotes that take as much as they can get.
 
 use super::live;
 use super::script::{Packet, Stage};
@@ -9,9 +9,9 @@ use mx_proto::{Arrival, Config, DownReason, MatchBits, MatchMask, SendMode, Send
 use mx_sim::{CallOff, Reports};
 use std::time::Duration;
 
-/// The cost of a message besides its bytes.
+/// Bytes that a message costs besides its contents.
 const MESSAGE_COST: isize = OVERHEAD as isize;
-/// Bytes of an endpoint with any remotes.
+/// Limit of the bytes that an endpoint holds apart from its messages.
 const ENDPOINT: isize = 1 << 20;
 
 fn limited(unexpected_bytes: usize) -> Config {
@@ -21,7 +21,7 @@ fn limited(unexpected_bytes: usize) -> Config {
     }
 }
 
-/// All peers send until none may: returns the number of messages.
+/// Has all peers send until none of them may. Returns the number of messages.
 fn flood(stage: &mut Stage, peers: u32, len: usize) -> u32 {
     let body = vec![7; len];
     stage.backlog = 4096;
@@ -29,7 +29,7 @@ fn flood(stage: &mut Stage, peers: u32, len: usize) -> u32 {
     loop {
         let before = sent;
         for n in 0..peers {
-            // No two alike: every table gets an entry for each.
+            // No two are alike, so every table gets an entry for each.
             for lane in Lane::ALL {
                 while stage.send_in(lane, n, sent.into(), &body) {
                     sent += 1;
@@ -60,7 +60,7 @@ fn peer_is_over_quota_while_its_messages_hold_most_credit() {
 #[test]
 fn a_waiting_message_takes_no_more_than_is_counted_for_it() {
     let masks = [MatchMask::EXACT, MatchMask(u64::MAX >> 1)];
-    // Tables double at powers of two, and hash tables at seven eighths of them.
+    // Tables double at powers of two, and hash tables when they are seven eighths full.
     for count in [16_384, 16_385, 28_672, 28_673] {
         for (len, masks) in [(0, &masks[..1]), (1, &masks[..1]), (1, &masks[..])] {
             let mut stage = Stage::with_peers(limited(64 << 20), 100);
@@ -83,24 +83,24 @@ fn a_waiting_message_takes_no_more_than_is_counted_for_it() {
                 "{count} messages of {len} B, {} masks: {each} B each",
                 masks.len()
             );
-            // A byte of contents takes 32 of the allocator's.
+            // A byte of contents takes 32 bytes of the allocator.
             assert!(each <= MESSAGE_COST, "{each}");
         }
     }
 }
 
-/// Has done with everything, and says so to the sender of an offer.
+/// Finishes every message, which the sender of an offer is told.
 fn finish(_: &Arrival) -> Verdict {
     Verdict::Finished
 }
 
-/// A stage with one peer, and how much it holds so far.
+/// Returns a stage with one peer, and the bytes that the thread holds so far.
 fn one_peer(limit: usize) -> (Stage, isize) {
     let stage = Stage::with_peers(limited(limit), 1);
     (stage, live())
 }
 
-/// A peer that does not read its answers gets no credits for more.
+/// A peer that does not read its answers gets no further credits.
 #[test]
 fn an_answer_brings_new_credits_only_if_at_most_256_are_unread() {
     let config = Config {
@@ -196,7 +196,7 @@ fn a_remote_whose_sends_wait_for_credits_is_stalled() {
         stage.run();
         assert_eq!(stage.node.stalled() as u64, n);
     }
-    // It was told what the message costs.
+    // The peer was told the cost of the message.
     let asked = stage.sent(Kind::Credit);
     let wanted: Vec<_> = asked.iter().map(|it| it.1.credit_fields.wanted).collect();
     assert_eq!(wanted, [cost(5000)]);
@@ -238,7 +238,7 @@ fn a_peer_that_pulls_without_end_gets_little_data() {
     stage.deafen(1);
     let before = live();
     for n in 0..10_000u32 {
-        // Never the part that follows the last one.
+        // No body is the part that follows the last one.
         let mut body = [0; 12];
         body[8..12].copy_from_slice(&1u32.to_le_bytes());
         stage.say(0, Header::new(Kind::Pull, send.to_word(), 2 * n), &body);
@@ -271,7 +271,7 @@ fn sessions_of_one_life_share_the_quota_of_their_source() {
     let remotes = stage.node.remotes();
     assert!((2..=51).contains(&remotes), "{remotes}");
     assert_eq!(stage.node.stats().refused, 1_000 - remotes as u64);
-    // Each newcomer has its namesakes asked, few at a time and none twice at once.
+    // For each newcomer the remotes of its name are asked, a few at a time and none twice at once.
     assert!(stage.node.stats().same_name_pings <= 8 * remotes as u64);
     stage.peers(|peers| peers.listen = true);
     stage.deafen(1_000);
@@ -290,7 +290,7 @@ fn answers_that_strangers_do_not_read_take_a_bounded_room() {
     let before = live();
     for _ in 0..40 {
         for link in 0..links {
-            // Refused for another version; each refusal is an answer.
+            // The calls are rejected because of their version; each rejection is an answer.
             let mut hello = [0; HELLO_LEN];
             hello[0..4].copy_from_slice(b"MXs1");
             hello[4..6].copy_from_slice(&1u16.to_le_bytes());
@@ -298,7 +298,7 @@ fn answers_that_strangers_do_not_read_take_a_bounded_room() {
         }
         stage.run_while_busy_at_most(links as usize);
     }
-    // 4 answers of 150 bytes a link, in a queue with as much room again.
+    // 4 answers of 150 bytes a link, in a queue with as much spare room.
     let grown = live() - before;
     assert!(grown < (links as isize * 4 + 8192) * 256, "{grown}");
 }
@@ -334,7 +334,7 @@ fn messages_of_peers_that_left_count_until_they_are_received() {
     };
     let mut stage = Stage::with_peers(config, 0);
     let before = live();
-    // Each peer comes, leaves as much as it may, and goes.
+    // Each peer connects, leaves as many messages as it may, and disconnects.
     for n in 0..3_000 {
         stage.call(n, n);
         stage.run();
@@ -387,19 +387,19 @@ fn failed_peer_leaves_no_credits_of_its_message_behind() {
         stage.run();
         assert_eq!((stage.node.remotes(), stage.node.stats().malformed), (1, 1));
         assert_eq!(stage.node.flow_stats().tombstones, 0);
-        // The other one's message comes through.
+        // The message of the other peer arrives.
         assert!(stage.send_honestly(0, 5, &[2; 8]));
         stage.run();
         assert!(stage.node.next_completion().is_some());
     }
 }
 
-/// A peer calls off what it has offered under that name.
+/// Cancels as peer `peer` the message that it has offered under that name.
 fn withdraw(stage: &Stage, peer: u32, name: u64) {
     stage.say(peer, Header::new(Kind::Withdraw, name, 0), &[]);
 }
 
-/// A pass over all receives for each packet would make ten thousand million steps of these.
+/// A pass over all receives for each packet would take ten thousand million steps of these.
 #[test]
 fn cancelling_unknown_requests_has_constant_cost() {
     let mut stage = Stage::with_peers(Config::default(), 2);
@@ -427,7 +427,8 @@ fn cancelling_unknown_requests_has_constant_cost() {
     assert_eq!(stage.node.stats().stale, 100_002);
 }
 
-/// A pass over all that is here for each of them would make two thousand million steps of these.
+/// A pass over all waiting messages for each of them would take two thousand million steps of
+/// these.
 #[test]
 fn each_of_many_that_go_together_costs_what_it_has_left() {
     const PEERS: u32 = 20_000;

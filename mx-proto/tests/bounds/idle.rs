@@ -1,4 +1,4 @@
-//! The cost of a quiet remote: memory, and time of a progress call.
+//! The cost of an idle remote: memory, and time of a progress call.
 
 use super::live;
 use super::script::Stage;
@@ -6,7 +6,7 @@ use mx_proto::{Config, MatchBits, MatchMask, SendMode, SendPosted};
 use mx_sim::{CallOff, Reports};
 use std::time::Instant;
 
-/// Bytes of a quiet remote in the endpoint, tables included, whatever their fill.
+/// Limit of the bytes of an idle remote in the endpoint, tables included, however full they are.
 const GOAL: isize = 700;
 
 /// Bytes that an endpoint keeps for the next burst, however many remotes it has.
@@ -14,11 +14,11 @@ const ENDPOINT: isize = 1 << 20;
 
 #[test]
 fn quiet_remote_takes_little_memory_even_after_load() {
-    // Just after a table has grown it is worst, just before it is best.
+    // The cost is largest just after a table has grown, and smallest just before.
     for peers in [1_025, 2_000, 10_000, 16_385] {
         let before = live();
         let config = Config {
-            // Every peer's first message finds room.
+            // Room for the first message of every peer.
             unexpected_bytes: 256 << 20,
             first_credits: 8,
             ..Config::default()
@@ -26,7 +26,7 @@ fn quiet_remote_takes_little_memory_even_after_load() {
         let mut stage = Stage::with_peers(config, peers);
         let each = || (live() - before) / peers as isize;
         let new = each();
-        // Every peer sends, is answered, has something large pulled, and pulls.
+        // Every peer sends a message and is answered, and a large message goes each way.
         for n in 0..peers {
             stage.eager(n, n.into(), &[1; 100]);
             stage.offer(n, n.into(), 50_000);
@@ -64,7 +64,7 @@ fn quiet_remote_takes_little_memory_even_after_load() {
     }
 }
 
-/// Nanoseconds of one idle progress call, the best of many rounds.
+/// Returns the nanoseconds of one idle progress call, the least of many rounds.
 fn idle_call(stage: &mut Stage) -> f64 {
     const CALLS: u32 = 20_000;
     let round = |stage: &mut Stage| {
@@ -90,6 +90,6 @@ fn a_hundred_thousand_quiet_remotes_take_no_progress_time() {
         "something was sent"
     );
     assert_eq!(many.node.deadline(), None, "no remote has a timer");
-    // The same work; something done for each of them would take a thousand times as long.
+    // The work is the same; a step for each remote would take a thousand times as long.
     assert!(crowd < 20.0 * alone + 1000.0, "{crowd} against {alone}");
 }

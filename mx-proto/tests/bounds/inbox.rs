@@ -1,4 +1,4 @@
-//! The inbox and remotes that keep no rule but those of their credits, or not even these.
+//! The inbox, with remotes that follow no rules but those of their credits, or not even these.
 
 use super::live;
 use super::script::Stage;
@@ -7,7 +7,7 @@ use mx_proto::wire::{Header, Kind};
 use mx_proto::{Arrival, Config, InboxStats, Verdict};
 use mx_sim::{Reports, Rng, seeds};
 
-/// All messages go to the inbox; turns are in the bits.
+/// Puts every message into the inbox, in the turn that its bits contain.
 fn put_in(it: &Arrival) -> Verdict {
     let turn = (it.bits.0 >> 8) as u32 & 7;
     Verdict::Inbox { turn }
@@ -30,7 +30,7 @@ fn leave(stage: &mut Stage, peer: u32) {
     while stage.node.next_down().is_some() {}
 }
 
-/// All peers go, and everything is handed out: then all credits are back.
+/// Disconnects all peers and takes out all messages; asserts that all credits are free again.
 fn end(stage: &mut Stage, peers: u32) {
     for peer in 0..peers {
         leave(stage, peer);
@@ -63,7 +63,7 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
                         sent += 1;
                     }
                 }
-                // So that more is lent.
+                // A longer queue at the peer, so that it is lent more.
                 if offered {
                     for n in 0..100 {
                         let mut header = Header::new(Kind::Credit, 0, 0);
@@ -74,7 +74,8 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
                 stage.run_with(put_in);
             }
             let stats = stage.node.inbox_stats();
-            // Messages drawn for, and with memory already, are counted with what was drawn.
+            // Messages for which credits are drawn and which have memory already are counted at
+            // what was drawn.
             let fetching = stats.fetching as isize * (100_000 + 512);
             let each = (live() - before - fetching) / count as isize;
             println!("{count} messages, offered: {offered}, {each} B each");
@@ -83,7 +84,7 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
     }
 }
 
-/// A small message of peer `n` in a slot.
+/// Sends a small message of peer `n` in a slot.
 fn say_in(stage: &Stage, n: u32, lane: Lane) {
     let mut header = Header::new(Kind::Eager, 1 << 8 | u64::from(n), 1);
     header.aux = Payment::Slot(lane).aux();
@@ -105,7 +106,7 @@ fn slots_are_free_again_when_their_messages_are_taken() {
     }
     assert_eq!(stage.node.flow_stats().in_slots, 80);
     assert_eq!(stage.node.remotes(), 2);
-    // One that is not taken is the last.
+    // The slot is still in use for the second message, which breaks the rules.
     for _ in 0..2 {
         say_in(&stage, 1, Lane::Matched);
     }
@@ -116,11 +117,11 @@ fn slots_are_free_again_when_their_messages_are_taken() {
 
 #[test]
 fn slot_messages_outlive_their_sender_if_there_is_room() {
-    // One credit is all there is.
+    // The endpoint has one credit.
     let mut stage = begin(0, 3);
     assert_eq!(stage.node.flow_stats().total, 1);
     let lent: Vec<_> = (0..3).map(|n| stage.free(n)).collect();
-    // The last has two there, for which there is never room.
+    // The last peer has two messages here, for which there is never room.
     for n in 0..3 {
         say_in(&stage, n, Lane::Unexpected);
     }
@@ -129,7 +130,7 @@ fn slot_messages_outlive_their_sender_if_there_is_room() {
     assert_eq!(stage.node.messages(), 4);
     leave(&mut stage, 2);
     assert_eq!(stage.node.messages(), 2);
-    // The peer that was lent that credit gives it to its own message.
+    // The peer that was lent the credit leaves it to its own message.
     let (first, then) = if lent[0] == 1 { (0, 1) } else { (1, 0) };
     leave(&mut stage, first);
     assert_eq!(
@@ -145,7 +146,7 @@ fn slot_messages_outlive_their_sender_if_there_is_room() {
     end(&mut stage, 0);
 }
 
-/// Has a peer say something at random that has to do with its messages.
+/// Sends a random packet of a peer that concerns its messages.
 fn say_anything(stage: &mut Stage, rng: &mut Rng, n: u32) {
     let tag = rng.below(6);
     let bits = rng.below(8) << 8 | tag;
@@ -159,7 +160,7 @@ fn say_anything(stage: &mut Stage, rng: &mut Rng, n: u32) {
             }
         }
         4..8 => {
-            // Names are few, so that some have two messages.
+            // There are few names, so some have two messages.
             if stage.free(n) > 0 {
                 stage.spend(n, 1);
                 let header = Header::new(
@@ -183,7 +184,7 @@ fn say_anything(stage: &mut Stage, rng: &mut Rng, n: u32) {
     }
 }
 
-/// Peers answer what they were asked for, or say more than that.
+/// Answers the Pulls as the peers, sometimes with more than they ask for.
 fn answer(stage: &mut Stage, rng: &mut Rng, gone: &[bool]) {
     for (link, header, body) in stage.sent(Kind::Pull) {
         if gone[link.index() as usize] || rng.chance(0.2) {
@@ -258,7 +259,7 @@ fn whatever_peers_say_nothing_is_lost_of_what_there_is() {
     });
 }
 
-/// A message that stayed in a slot would need room, and there is none.
+/// A message that remained in a slot would need room, and there is none.
 #[test]
 fn slot_of_an_undecided_message_is_free_without_sender() {
     let mut stage = begin(0, 2);

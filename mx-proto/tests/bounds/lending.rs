@@ -1,14 +1,15 @@
-//! Credits over the wire: they go where they are used, and a peer that takes others' is failed.
+//! Credits over the wire: they move to the peers that use them, and a peer that uses more than it
+//! was lent is failed.
 
 use super::script::{Stage, UNEXPECTED};
 use mx_proto::flow::{CreditFields, EPOCH_TIME, Lane, Slots};
 use mx_proto::wire::{Header, Kind, VERSION};
 use mx_proto::{Arrival, Clock, Config, MatchBits, SendMode, Verdict};
 
-/// Peers that want more than there is, together.
+/// Number of peers that together want more credits than there are.
 const BUSY: u32 = 6;
 
-/// Has done with everything.
+/// Finishes every message.
 fn finish(_: &Arrival) -> Verdict {
     Verdict::Finished
 }
@@ -23,7 +24,8 @@ fn listening(limit: usize, peers: u32) -> Stage {
     stage
 }
 
-/// Has a peer send a message that is done with at once; returns the peers that were asked, which answer.
+/// Sends a message of a peer, which is finished at once. Returns the peers that were asked for
+/// credits, which they return.
 fn busy(stage: &mut Stage, link: u32, len: usize) -> Vec<u32> {
     stage.send_honestly(link, 1, &vec![1; len]);
     stage.run_with(finish);
@@ -35,7 +37,7 @@ fn busy(stage: &mut Stage, link: u32, len: usize) -> Vec<u32> {
     asked.iter().map(|(link, _, _)| link.index()).collect()
 }
 
-/// All that is lent, by what the peers know of it, is within what there is.
+/// Asserts that the credits in all uses add up to the total.
 fn check(stage: &Stage) {
     let flow = stage.node.flow_stats();
     assert!(
@@ -48,7 +50,7 @@ fn check(stage: &Stage) {
 fn the_quiet_are_asked_and_the_busy_get_what_they_had() {
     let peers = 120;
     let mut stage = listening(1 << 20, peers);
-    // Each has sent once, and the last few are busy from now on.
+    // Each of the others sends once, and the last few are busy from then on.
     let quiet = peers - BUSY;
     for n in 0..quiet {
         assert!(busy(&mut stage, n, 10).is_empty());
@@ -58,7 +60,7 @@ fn the_quiet_are_asked_and_the_busy_get_what_they_had() {
     for n in 0..40_000 {
         asked.extend(busy(&mut stage, peers - 1 - n % BUSY, 8_000));
     }
-    // The last to come had little, and none is asked for its last credits.
+    // The last peers to connect were lent little, and no peer is asked for its last credits.
     assert!(asked.len() > 60 && asked.iter().all(|n| *n < quiet));
     let mut each = asked.clone();
     each.sort_unstable();
@@ -108,7 +110,7 @@ fn each_revoke_is_answered_once() {
         answers.iter().map(|(_, it, _)| it.length).collect()
     };
     assert_eq!(back(&stage), [60]);
-    // A peer that does not read the answer is not to ask again.
+    // A peer that does not read the answer is not supposed to ask again.
     stage.deafen(1);
     for _ in 0..3 {
         stage.say(0, Header::new(Kind::Revoke, 0, 60), &[]);
@@ -154,7 +156,7 @@ fn lanes_pass_each_other_only_when_stuck() {
     for full in Lane::ALL {
         let mut stage = Stage::new(Config::default());
         stage.peers(|peers| peers.listen = true);
-        // It lends nothing, so there are the slots.
+        // The peer lends nothing, so only the slots can be used.
         stage.call_as(0, 0, VERSION, 0);
         stage.run();
         let to = stage.remote_of(0);
@@ -176,7 +178,7 @@ fn lanes_pass_each_other_only_when_stuck() {
             each.collect::<Vec<u8>>()
         };
         assert_eq!(went(&stage), [0, 2]);
-        // The other lane's message is taken, twice; nothing of the full one moves.
+        // The other lane's message is taken, twice; nothing of the full lane moves.
         let taken = |stage: &mut Stage, lane: Lane, count: u8| {
             let mut header = Header::new(Kind::Credit, 0, 0);
             let counts = [0, 4].map(|shift| (count as u32) << (24 + shift));
@@ -187,7 +189,8 @@ fn lanes_pass_each_other_only_when_stuck() {
         taken(&mut stage, other, 1);
         assert_eq!(went(&stage), [4]);
         assert_eq!(stage.node.queued_for(to), 2);
-        // With credits the rest goes as it was posted, the large one only if it can.
+        // With credits the rest goes in the order in which it was posted, all of it paid with
+        // credits.
         let mut header = Header::new(Kind::Credit, 0, 0);
         header.credit_fields.credit = 2;
         header.credit_fields.slots = Slots::from_byte([0x10, 0x01][full as usize]);
@@ -210,7 +213,7 @@ fn older_version_is_rejected_in_a_readable_header() {
     stage.run();
     let replies = stage.sent(Kind::Reply);
     assert!(matches!(&replies[..], [(_, told, _)] if told.aux == 2));
-    // There its second byte had to be zero.
+    // In the earlier version the second byte there had to be zero.
     let [(_, told, _)] = &replies[..] else { return };
     assert_eq!(told.emit()[1], 0);
     assert_eq!((stage.node.remotes(), stage.node.stats().refused), (1, 1));

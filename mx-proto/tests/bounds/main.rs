@@ -1,8 +1,9 @@
-//! Limits of the memory that a remote can make an endpoint hold, and the cost of a quiet one: measured.
+//! Limits of the memory that a remote can make an endpoint hold, and the cost of an idle remote,
+//! measured.
 //!
 //! ```text
 //!   counting allocator:  bytes that this thread holds
-//!   script:              one endpoint, all peers are the test, which says what it likes
+//!   script:              one endpoint; the test plays all peers and sends whatever it likes
 //!   early:               the same for the reliability layer below it
 //! ```
 
@@ -24,11 +25,12 @@ struct Counting;
 thread_local! {
     /// The bytes that this thread has allocated and not freed, as the allocator rounds them.
     static LIVE: Cell<isize> = const { Cell::new(0) };
-    /// The most it ever held, both copies of what grows included.
+    /// The most bytes that this thread has held; while something grows, its old and its new copy.
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The C library's cost of `size` bytes: a word of its own, and 16 at a time. A fixture's memory is left out.
+/// The cost of `size` bytes to the C library: a word of its own, and multiples of 16. Memory of a
+/// test fixture is left out.
 fn taken(size: usize) -> isize {
     if mx_sim::is_aside() {
         return 0;
@@ -36,7 +38,7 @@ fn taken(size: usize) -> isize {
     ((size + 8).next_multiple_of(16)).max(32) as isize
 }
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: passes every call on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.set(LIVE.get() + taken(layout.size()));
@@ -62,12 +64,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes this thread holds.
+/// Returns the bytes that this thread holds.
 pub(crate) fn live() -> isize {
     LIVE.get()
 }
 
-/// The most that this thread holds at a time while `f` runs, on top of what it holds before.
+/// Returns the most bytes that this thread holds at a time while `f` runs, on top of those that it
+/// held before.
 pub(crate) fn peak_of(f: impl FnOnce()) -> isize {
     let before = LIVE.get();
     PEAK.set(before);

@@ -1,10 +1,11 @@
 //! An endpoint, and a network on which the test plays all peers.
 //!
 //! ```text
-//!   test --say(link, packet)--> ScriptedPort --> Endpoint --> Peers: what it sent, or no room
+//!   test --say(link, packet)--> ScriptedPort --> Endpoint --> Peers: the packets sent, or no room
 //! ```
 //!
-//! Peer `n` has link `n` and the name `n + 1`. It says what the test says, true or not.
+//! Peer `n` has link `n` and the name `n + 1`. It sends what the test tells it to send, true or
+//! not.
 
 use mx_proto::flow::{Borrower, Lane, Payment, cost};
 use mx_proto::origin::{self, LinkOrigin};
@@ -20,34 +21,34 @@ use std::collections::VecDeque;
 
 pub(crate) const KEY: u32 = 7;
 
-/// A clock that stands still.
+/// Makes a clock that stands still.
 pub(crate) fn still() -> VirtualClock {
     let clock = VirtualClock::new();
     clock.advance_to(Instant(1));
     clock
 }
 
-/// Messages of the endpoint with these bits, or larger ones, are for its inbox.
+/// The least match bits of a message in the lane of unexpected messages.
 pub(crate) const UNEXPECTED: u64 = 1 << 63;
 
 /// A packet to the endpoint, or from it.
 pub(crate) type Packet = (LinkId, Header, Vec<u8>);
 
-/// The peers, all of which the test plays: peer `n` at its end of cable `n`.
+/// The peers, which the test plays: peer `n` at its end of cable `n`.
 #[derive(Default, Debug)]
 pub(crate) struct Peers {
-    /// The credits lent to each peer, as it counts them itself.
+    /// The credits lent to each peer, as the peer counts them.
     credits: Vec<Borrower>,
-    /// Where links come from; those that are not here are trusted.
+    /// The sources of the links, by number; missing ones are trusted.
     pub(crate) sources: Vec<origin::Source>,
-    /// Limit of data links that a session has.
+    /// Limit of the data links of a session.
     pub(crate) data_links: u32,
-    /// Links whose peers read nothing.
+    /// Whether the peer of each link reads nothing.
     pub(crate) deaf: Vec<bool>,
-    /// Keep what the endpoint sends.
+    /// Whether to keep the packets that the endpoint sends.
     pub(crate) listen: bool,
     pub(crate) sent: VecDeque<Packet>,
-    /// Attempts to send.
+    /// Number of attempts of the endpoint to send.
     pub(crate) attempts: u64,
 }
 
@@ -92,12 +93,12 @@ impl Script for Peers {
     }
 }
 
-/// The endpoint's end of the link of peer `n`.
+/// Returns the endpoint's end of the link of peer `n`.
 fn link(n: u32) -> LinkId {
     script::link(n, 1)
 }
 
-/// Answers as a test wants.
+/// Answers of the endpoint's owner, as a test wants them.
 pub(crate) struct Answers {
     answer: Answer,
 }
@@ -128,7 +129,7 @@ pub(crate) type Node = Endpoint<ScriptedPort<Peers>, VirtualClock, Queue<Vec<u8>
 /// The endpoint and all its peers.
 pub(crate) struct Stage {
     pub(crate) node: Node,
-    /// The waiting cost that every peer claims for its own messages.
+    /// The credits that each peer claims to need for messages of its own that wait.
     pub(crate) backlog: u32,
     pub(crate) clock: VirtualClock,
     net: ScriptedNet<Peers>,
@@ -158,19 +159,19 @@ impl Stage {
         self.net.with(|net| look(&mut net.script))
     }
 
-    /// The endpoint's name for peer `n`, which has called under its own name.
+    /// Returns the endpoint's name for peer `n`, which has called under its own name.
     pub(crate) fn remote_of(&self, n: u32) -> RemoteId {
         let mut remotes = self.node.remotes_of(NicId(u64::from(n) + 1), EndpointId(2));
         remotes.next().expect("it has called")
     }
 
-    /// A peer breaks its link.
+    /// Breaks the link of a peer.
     pub(crate) fn break_link(&self, n: u32) {
         self.net
             .with(|net| net.tell(link(n), Event::Down(LinkDown::Reset)));
     }
 
-    /// A peer says something.
+    /// Sends a packet of a peer.
     pub(crate) fn say(&self, n: u32, mut header: Header, body: &[u8]) {
         header.body_len = body.len() as u32;
         self.net.with(|net| {
@@ -182,29 +183,30 @@ impl Stage {
         });
     }
 
-    /// A peer says what may be no packet of the protocol.
+    /// Sends bytes of a peer, which may be no packet of the protocol.
     pub(crate) fn say_bytes(&self, n: u32, header: HeaderBytes, body: &[u8]) {
         self.net
             .with(|net| net.inject(link(n), header, body.to_vec()));
     }
 
-    /// A peer introduces itself: on `link`, under the name of peer `name`. It lends everything.
+    /// Introduces a peer on `link` under the name of peer `name`, as a peer that lends a
+    /// practically unlimited number of credits.
     pub(crate) fn call(&self, link: u32, name: u32) {
         self.call_as(link, name, VERSION, 1 << 30);
     }
 
-    /// Calls as a peer that speaks that version, and lends so many credits.
+    /// Introduces a peer that speaks `version` and lends `credits` credits.
     pub(crate) fn call_as(&self, link: u32, name: u32, version: u16, credits: u32) {
         self.call_from((link, name, 5), version, credits);
     }
 
-    /// Calls as a peer in one of its lives.
+    /// Introduces a peer in one of its lives.
     pub(crate) fn call_from(&self, (link, name, life): (u32, u32, u8), version: u16, credits: u32) {
         let (header, hello) = introduction((name, life), version, credits);
         self.say(link, header, &hello);
     }
 
-    /// Peers `0..count` are there.
+    /// Makes a stage on which peers `0..count` are connected.
     pub(crate) fn with_peers(config: Config, count: u32) -> Self {
         let mut stage = Self::new(config);
         for n in 0..count {
@@ -218,25 +220,26 @@ impl Stage {
         stage
     }
 
-    /// A peer sends a message without a look at its credits.
+    /// Sends a message of a peer regardless of its credits.
     pub(crate) fn eager(&self, link: u32, bits: u64, body: &[u8]) {
         let header = Header::new(Kind::Eager, bits, body.len() as u32);
         self.say(link, header, body);
     }
 
-    /// Offers a message.
+    /// Offers a message of a peer.
     pub(crate) fn offer(&self, link: u32, bits: u64, len: u32) {
         let header = Header::new(Kind::Offer, bits, len);
         self.say(link, header, &bits.to_le_bytes());
     }
 
-    /// A peer sends `body` as an endpoint of ours does: with its data, or offered, or in the slot of the
-    /// matched lane; and says what it misses. False: it may not send a message, and has only said so.
+    /// Sends `body` of a peer as an endpoint of ours does: with its data, or offered, or in the
+    /// slot of the matched lane; tells the endpoint which credits are missing. Returns false if the
+    /// message may not be sent and only the need was told.
     pub(crate) fn send_honestly(&self, link: u32, bits: u64, body: &[u8]) -> bool {
         self.send_in(Lane::Matched, link, bits, body)
     }
 
-    /// Sends a message in a lane.
+    /// Sends a message of a peer in a lane, as [`Self::send_honestly`] does.
     pub(crate) fn send_in(&self, lane: Lane, link: u32, bits: u64, body: &[u8]) -> bool {
         let (len, price) = (body.len() as u32, cost(body.len() as u32));
         let credits = self.credits_of(link);
@@ -272,29 +275,29 @@ impl Stage {
         paid.is_some()
     }
 
-    /// The credits lent to a peer.
+    /// Returns the credits lent to a peer.
     pub(crate) fn credits_of(&self, link: u32) -> Borrower {
         self.peers(|peers| peers.credits[link as usize])
     }
 
-    /// Credits of the limit that a peer may still use.
+    /// Returns the number of credits that a peer may still use.
     pub(crate) fn free(&self, link: u32) -> u32 {
         self.credits_of(link).free()
     }
 
-    /// A peer counts so many credits as used.
+    /// Counts `credits` credits of a peer as used.
     pub(crate) fn spend(&self, link: u32, credits: u32) {
         self.peers(|peers| peers.credits[link as usize].pay(Payment::Credits(credits)));
     }
 
-    /// A peer answers a Revoke, or whatever else says so many, as an endpoint of ours does.
+    /// Returns credits of a peer as an endpoint of ours answers a Revoke for `asked` credits.
     pub(crate) fn give_back(&self, link: u32, asked: u32) -> u32 {
         let back = self.peers(|peers| peers.credits[link as usize].give_back(asked, 0));
         self.say(link, Header::new(Kind::Return, 0, back), &[]);
         back
     }
 
-    /// The peer reads again.
+    /// Lets a peer read again.
     pub(crate) fn hear(&self, n: u32) {
         self.net.with(|net| {
             net.script.deaf[n as usize] = false;
@@ -311,7 +314,7 @@ impl Stage {
         self.run_with(keep);
     }
 
-    /// Runs with an answer to what no receive accepts.
+    /// Runs with `answer` as the verdict on messages that no receive accepts.
     pub(crate) fn run_with(&mut self, answer: Answer) {
         self.node.owner_mut().answer = answer;
         for _ in 0..1_000_000 {
@@ -324,7 +327,7 @@ impl Stage {
         panic!("the endpoint never comes to rest");
     }
 
-    /// Runs as [`Self::run`] while something always waits that cannot go: so many calls.
+    /// Makes `calls` progress calls, for cases in which something always waits that cannot be sent.
     pub(crate) fn run_while_busy_at_most(&mut self, calls: usize) {
         self.node.owner_mut().answer = keep;
         for _ in 0..calls {
@@ -334,7 +337,7 @@ impl Stage {
         assert!(!self.net.with(|net| net.is_due(0)));
     }
 
-    /// The packets of one kind that it has sent; those of other kinds are dropped.
+    /// Returns the packets of one kind that the endpoint has sent, and drops those of other kinds.
     pub(crate) fn sent(&self, kind: Kind) -> Vec<Packet> {
         let all: Vec<_> = self.peers(|peers| peers.sent.drain(..).collect());
         let wanted = all.into_iter().filter(|(_, header, _)| header.kind == kind);
@@ -342,7 +345,7 @@ impl Stage {
     }
 }
 
-/// The introduction of a peer in one of its lives.
+/// Makes the introduction of a peer in one of its lives.
 fn introduction((name, life): (u32, u8), version: u16, credits: u32) -> (Header, [u8; HELLO_LEN]) {
     let mut hello = [0; HELLO_LEN];
     hello[0..4].copy_from_slice(b"MXs1");
@@ -353,7 +356,7 @@ fn introduction((name, life): (u32, u8), version: u16, credits: u32) -> (Header,
     hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
     hello[24] = life;
     hello[25..29].copy_from_slice(&name.to_le_bytes());
-    // It can have data links.
+    // The peer can have data links.
     hello[44] = 1;
     let mut header = Header::new(Kind::Connect, 1, 0);
     header.credit_fields.credit = credits;

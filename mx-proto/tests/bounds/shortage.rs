@@ -1,4 +1,5 @@
-//! Memory that runs out: what is refused, what goes on, and whether claims cover what they stand for.
+//! Memory that runs out: messages and calls that are rejected, what goes on, and whether the claims
+//! cover what they stand for.
 
 use super::peak_of;
 use super::script::Stage;
@@ -15,7 +16,7 @@ thread_local! {
     static CLAIMED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// As short as the test says, with room for every claim.
+/// A supply that is as short as the test says, with room for every claim.
 const SUPPLY: Supply = Supply {
     level: || LEVEL.get(),
     claim: |bytes| {
@@ -33,7 +34,7 @@ fn config() -> Config {
     }
 }
 
-/// Memory that is not claimed, for the first 1024 of each kind.
+/// Bytes that are not claimed, for the first 1024 items of each kind.
 const FREE: isize = 2 << 20;
 
 #[test]
@@ -48,7 +49,8 @@ fn remotes_and_messages_stay_within_their_claims() {
         CLAIMED.set(0);
         let peak = peak_of(|| {
             let stage = stage.insert(Stage::with_peers(config(), peers));
-            // In the inbox each remote has a turn of its own, and what has no bytes is fetched at once.
+            // In the inbox each remote has a turn of its own; a message without bytes is fetched at
+            // once.
             let put_in = |it: &Arrival| Verdict::Inbox {
                 turn: it.source.index() + 1,
             };
@@ -65,7 +67,7 @@ fn remotes_and_messages_stay_within_their_claims() {
                 return assert_eq!(stage.node.messages(), 4 * peers as usize);
             }
             stage.run();
-            // Another mask: all of them are put in order once more.
+            // With another mask all messages are sorted once more.
             let mask = MatchMask(0xffff_ffff);
             assert!(stage.node.probe(MatchBits(3), mask).is_some());
         });
@@ -104,13 +106,13 @@ fn a_message_without_memory_for_it_fails_only_its_sender() {
             .recv(MatchBits(n), MatchMask::EXACT, vec![0; 8], n);
         assert!(matches!(got, Ok(ReceivePosted::Pending(_))));
     }
-    // Short: what lies here stays, and more is kept.
+    // While memory is short, waiting messages remain and further ones are kept.
     LEVEL.set(MemoryLevel::Short);
     stage.eager(0, 100, &[5; 8]);
     stage.run();
     assert_eq!(stage.node.stats().out_of_memory, 0);
     LEVEL.set(MemoryLevel::Critical);
-    // One that a receive waits for is received, whatever there is.
+    // A message that a receive waits for is received, however little memory there is.
     stage.eager(0, 0, &[1; 8]);
     stage.eager(1, 101, &[2; 8]);
     stage.offer(2, 102, 1 << 20);
@@ -126,7 +128,7 @@ fn a_message_without_memory_for_it_fails_only_its_sender() {
         };
         assert_eq!(reason, DownReason::NoMemory);
     }
-    // An earlier message is received, and the peers come back.
+    // An earlier message is received, and the peers can connect again.
     let got = stage
         .node
         .recv(MatchBits(100), MatchMask::EXACT, vec![0; 8], 7);

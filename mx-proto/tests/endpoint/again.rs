@@ -1,11 +1,12 @@
-//! Sessions that end while something is on its way to them: connects go on, messages are not lost.
+//! Sessions that end while something is on its way to them: connects go on, and messages are not
+//! lost.
 
 use super::bits;
 use super::pair::{self, Pair, Side};
 use mx_proto::{OpKind, Status};
 use mx_sim::Reports;
 
-/// The end of a's or b's only completion.
+/// Returns the status of the only completion of a or b.
 macro_rules! ended {
     ($node:expr) => {{
         let done = $node.next_completion().expect("it has ended");

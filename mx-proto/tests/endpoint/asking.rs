@@ -1,13 +1,15 @@
-//! Messages that lack credits: asked for first, announced when there are none.
+//! Messages without enough credits: the sender asks for credits first, and announces the message if
+//! there are none.
 
 use super::pair::Pair;
 use super::{EXACT, bits, completions, connected, pattern};
 use mx_proto::{RemoteId, SendMode};
 
-/// Five credits.
+/// Length of a message that costs five credits.
 const LEN: usize = 2000;
 
-/// Sends so many messages; those that were complete at once and those that are by now, in this order.
+/// Sends `count` messages. Returns those complete at once, then those complete by now, in this
+/// order.
 fn send(pair: &mut Pair, b: RemoteId, count: u64) -> Vec<u64> {
     let mut done = Vec::new();
     for n in 0..count {
@@ -22,7 +24,7 @@ fn send(pair: &mut Pair, b: RemoteId, count: u64) -> Vec<u64> {
     done
 }
 
-/// B receives one of them, before or after it has come.
+/// Receives one of the messages at b, before or after it has come.
 fn receive(pair: &mut Pair, n: u64) {
     let buffer = pair.shared(LEN);
     let _ = pair.b.recv(bits(n), EXACT, buffer.clone(), n).unwrap();
@@ -37,7 +39,7 @@ fn what_it_cannot_lend_for_is_announced_when_it_has_answered() {
     let done = send(&mut pair, b, 20);
     assert!(!done.is_empty() && done.len() < 20, "{done:?}");
     assert!(pair.a.stats().offers_out > 0);
-    // The first that was announced can be received before all others.
+    // The first announced message can be received before all others.
     let announced = done.len() as u64;
     receive(&mut pair, announced);
     for n in (0..20).filter(|n| *n != announced) {

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A message of `len` bytes, which are `word`'s lowest: whether it is complete at once.
+/// Sends a message of `len` bytes with the value of `word`'s lowest byte. Returns whether it is
+/// complete at once.
 fn sent(pair: &mut Pair, to: RemoteId, word: u64, len: usize, mode: SendMode) -> bool {
     let data = pair.filled(vec![word as u8; len]);
     let posted = pair.a.send(to, bits(word), data.clone(), word, mode);
@@ -13,7 +14,8 @@ fn sent(pair: &mut Pair, to: RemoteId, word: u64, len: usize, mode: SendMode) ->
     complete
 }
 
-/// Two of them, whose link has just become full, and how many small messages that took.
+/// Returns two endpoints whose link has just become full, and the number of small messages that
+/// filled it.
 fn full() -> (Pair, RemoteId, u64) {
     let (mut pair, b) = associated();
     pair.freeze_b = true;
@@ -25,7 +27,7 @@ fn full() -> (Pair, RemoteId, u64) {
     (pair, b, count)
 }
 
-/// B is at work again, and receives messages `all` in this order, whole.
+/// Lets b work again, which receives the messages `all` in this order, whole.
 fn receive(pair: &mut Pair, all: std::ops::Range<u64>, len: usize) {
     pair.freeze_b = false;
     let buffers: Vec<_> = all.clone().map(|_| pair.shared(len)).collect();
@@ -78,7 +80,7 @@ fn completed_copies_leave_before_disconnect_if_they_fit() {
             .recv(bits(0), MatchMask(0), buffer.clone(), 0)
             .unwrap();
     }
-    // B takes everything in, and A is not polled before it parts.
+    // B takes everything in, and A is not polled before it disconnects.
     while pair.b_works(pair::keep) {}
     pair.a.disconnect(b);
     pair.freeze_b = false;

@@ -1,5 +1,5 @@
-//! Two that call each other, as often and in whatever order they like: each call is a session, and all are known to be
-//! of one process.
+//! Two endpoints that call each other, as often and in whatever order they like. Each call becomes
+//! a session, and both sides know that all the sessions are those of one process.
 //!
 //! ```text
 //!   link 0   a ---- Connect ----> b ---- Reply ----> a   Claim: link 1 is mine, too
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];
 
-/// The ends of a node's connects, the oldest first.
+/// Returns how a node's connects have ended, the oldest first.
 fn connected(node: &mut Node) -> Vec<(Status, RemoteId)> {
     std::iter::from_fn(|| node.next_completion())
         .filter(|done| done.kind == OpKind::Connect)
@@ -24,7 +24,7 @@ fn connected(node: &mut Node) -> Vec<(Status, RemoteId)> {
         .collect()
 }
 
-/// The remotes of a node that have gone, and why.
+/// Returns the remotes that a node has lost, and why.
 fn gone(node: &mut Node) -> Vec<(RemoteId, DownReason)> {
     std::iter::from_fn(|| node.next_down())
         .map(|Down { remote, reason, .. }| (remote, reason))
@@ -43,7 +43,7 @@ fn send(node: &mut Node, to: RemoteId, tag: u64, len: usize) {
     node.sends(to, bits(tag), data, 0);
 }
 
-/// Takes out a message that has come.
+/// Receives a message that is there.
 fn receive(node: &mut Node, tag: u64) -> Completion {
     match node.recv(bits(tag), EXACT, Buffer::from(vec![0; 1000]), tag) {
         Ok(ReceivePosted::Complete(done)) => Completion::at_once(done, tag),
@@ -51,7 +51,7 @@ fn receive(node: &mut Node, tag: u64) -> Completion {
     }
 }
 
-/// More messages each way than a first window has, one after the other.
+/// Exchanges more messages each way than the first credits pay for, one after the other.
 fn talk(pair: &mut Pair, of_a: RemoteId, of_b: RemoteId, what: &str) {
     for tag in 1..=20 {
         send(&mut pair.a, of_a, 100 + tag, 900);
@@ -65,7 +65,8 @@ fn talk(pair: &mut Pair, of_a: RemoteId, of_b: RemoteId, what: &str) {
     }
 }
 
-/// Asserts that a node whose remotes are all of one process was told so of each before anything of it was seen.
+/// Asserts that a node whose remotes are all of one process was told so for each before it saw
+/// anything of that remote.
 pub(super) fn check_told(node: &Node) {
     let (mut seen, mut joined) = (Vec::new(), Vec::new());
     for told in &node.owner().told {
@@ -86,7 +87,7 @@ pub(super) fn check_told(node: &Node) {
     }
 }
 
-/// Messages of one side so far, by remote: their contents are their numbers.
+/// Messages of one side so far, by remote; their contents are their numbers.
 #[derive(Default)]
 struct Talker {
     sent: HashMap<RemoteId, u8>,
@@ -100,8 +101,8 @@ impl Talker {
         node.sends(to, bits(1), vec![*sent], 0);
     }
 
-    /// Takes in what has happened: says something to each that has accepted a call, and answers the first message of
-    /// each.
+    /// Processes events: sends a message to each remote that has accepted a call, and answers the
+    /// first message of each.
     fn listen(&mut self, node: &mut Node) {
         assert_eq!(gone(node), []);
         for (status, remote) in connected(node) {
@@ -129,14 +130,15 @@ impl Talker {
     }
 }
 
-/// Two that have called each other, or themselves, and talk as soon as they can.
+/// Two endpoints that have called each other, or an endpoint that has called itself; they talk as
+/// soon as they can.
 pub(super) struct Meeting {
     pub(super) pair: Pair,
     talkers: [Talker; 2],
 }
 
 impl Meeting {
-    /// `calls`: who calls which name.
+    /// Begins the calls in `calls`, each of which names the caller and the target.
     pub(super) fn begin(secret: Option<&str>, calls: &[(Side, Target)]) -> Self {
         let mut pair = Pair::with_secrets(secret, secret, 0, 1);
         for (side, target) in calls {
@@ -155,7 +157,7 @@ impl Meeting {
         b.listen(&mut self.pair.b);
     }
 
-    /// Everything arrives, each message once.
+    /// Lets everything arrive; asserts that each message arrives once.
     fn finish(&mut self) {
         while !self.pair.due().is_empty() {
             self.pair.run();
@@ -169,8 +171,8 @@ impl Meeting {
     }
 }
 
-/// Runs meetings in every order of what arrives, up to so many arrivals; then all that is left arrives, and `end`
-/// looks. Returns the number of orders.
+/// Runs meetings in every order of the first `depth` arrivals. After these everything else arrives,
+/// and `end` checks the result. Returns the number of orders.
 pub(super) fn every_order(
     depth: usize,
     begin: impl Fn() -> Meeting,
@@ -193,7 +195,7 @@ pub(super) fn every_order(
         meeting.finish();
         end(&mut meeting);
         orders += 1;
-        // The next path: the last choice that has another one left.
+        // The next path changes the last choice that has another alternative.
         path.resize(widths.len(), 0);
         while path.pop().is_some_and(|last| {
             let more = last + 1 < widths[path.len()];
@@ -208,7 +210,7 @@ pub(super) fn every_order(
     }
 }
 
-/// Each call has become a session, and no link was dialled but for those.
+/// Asserts that each call has become a session, and that there are no other links.
 fn all_stand(meeting: &mut Meeting, sessions: usize) {
     let Pair { a, b, .. } = &meeting.pair;
     assert_eq!((a.remotes(), b.remotes()), (sessions, sessions));
@@ -239,7 +241,7 @@ fn calls_of_two_names_are_two_sessions_of_one_process() {
     };
     let orders = every_order(13, begin, |meeting| all_stand(meeting, 2));
     assert!(orders > 1_000, "{orders}");
-    // The other one calls meanwhile.
+    // Meanwhile the other endpoint calls.
     let begin = || {
         let pair = Pair::new();
         let (b, alias) = (pair.target(Side::B), pair.alias_of_b());
@@ -250,8 +252,8 @@ fn calls_of_two_names_are_two_sessions_of_one_process() {
     assert!(orders > 1_000, "{orders}");
 }
 
-/// Two that have called each other: a's names for the session of its own call and that of b's, and b's for its own and
-/// that of a's.
+/// Returns two endpoints that have called each other; a's names for the session of its own call and
+/// that of b's call; b's names for its own and that of a's call.
 fn crossed() -> (Pair, [RemoteId; 2], [RemoteId; 2]) {
     let mut pair = Pair::new();
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
@@ -274,7 +276,7 @@ fn crossed() -> (Pair, [RemoteId; 2], [RemoteId; 2]) {
 fn of_two_sessions_one_ends_and_the_other_goes_on() {
     for cut in [false, true] {
         let (mut pair, [own, called], [own_of_b, called_of_b]) = crossed();
-        // What waits on the one that ends does not come, and nothing else is lost.
+        // Messages that wait in the session that ends do not arrive, and nothing else is lost.
         pair.freeze_b = true;
         send(&mut pair.a, called, 2, 10);
         if cut {
@@ -294,7 +296,7 @@ fn of_two_sessions_one_ends_and_the_other_goes_on() {
         assert_eq!(gone(&mut pair.b), [(called_of_b, reason)]);
         assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
         talk(&mut pair, called, own_of_b, "the other one");
-        // A call is a session of its own again, of the same process.
+        // A further call is again a session of its own with the same process.
         let again = pair.connected();
         assert_eq!((pair.links(), pair.a.remotes()), (3, 2));
         let last = [&pair.a, &pair.b].map(|node| *node.owner().told.last().expect("told"));
@@ -311,7 +313,7 @@ fn a_call_that_is_hung_up_takes_nothing_of_another_along() {
     let given_up = pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
     pair.step(Side::A, 0);
     pair.step(Side::B, 0);
-    // It has been accepted, which a has not heard.
+    // The call has been accepted, and a has not received the answer.
     pair.a.connect(alias, pair::KEY, bits(0), 2).unwrap();
     pair.step(Side::A, 1);
     pair.step(Side::B, 1);
@@ -330,7 +332,7 @@ fn a_call_that_is_hung_up_takes_nothing_of_another_along() {
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
 }
 
-/// Calls, messages and ends in any order, and packets of each link at any time.
+/// Random calls, messages and ends, with packets of each link that arrive at random times.
 #[test]
 fn no_peer_is_taken_for_a_stranger_whatever_crosses() {
     mx_sim::seeds::each(500, |seed| {
@@ -351,7 +353,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// A caller whose remotes are itself.
+    /// Makes a caller that calls itself.
     pub(super) fn of_itself() -> Self {
         Self {
             calls_itself: true,
@@ -359,7 +361,7 @@ impl Caller {
         }
     }
 
-    /// Takes in what has happened.
+    /// Processes events.
     pub(super) fn look(&mut self, node: &mut Node, what: &str) {
         for (remote, reason) in gone(node) {
             let ours = [DownReason::Disconnected, DownReason::Link(LinkDown::Closed)];
@@ -401,7 +403,7 @@ impl Caller {
     }
 }
 
-/// Receives what waits here, and what comes `next`.
+/// Receives the waiting messages; if `next`, also leaves a receive for the next one.
 pub(super) fn receive_all(node: &mut Node, next: bool) {
     for _ in 0..100 {
         let there = node.probe(bits(7), EXACT).is_some();
@@ -415,7 +417,7 @@ pub(super) fn receive_all(node: &mut Node, next: bool) {
     }
 }
 
-/// Sessions of a node, without the names of those that are gone.
+/// Returns the number of sessions of a node, without the kept names of ended ones.
 fn sessions(node: &Node) -> usize {
     let places = 0..node.view_places();
     places
@@ -442,7 +444,7 @@ fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
             }
         } else {
             let side = if rng.chance(0.5) { Side::A } else { Side::B };
-            // The newest links are those where something happens.
+            // The newest links are those on which something happens.
             let newest = pair.links() - 1;
             let link = newest - rng.index(pair.links().min(4));
             if !slow[link] || rng.chance(0.05) {
@@ -452,7 +454,7 @@ fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
         callers[0].look(&mut pair.a, &what);
         callers[1].look(&mut pair.b, &what);
     }
-    // All arrives; then they can talk.
+    // Everything arrives; then the two can talk.
     pair.run();
     callers[0].look(&mut pair.a, &what);
     callers[1].look(&mut pair.b, &what);
@@ -464,7 +466,7 @@ fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
     pair.run();
     let (status, of_b) = connected(&mut pair.b).pop().expect("it has ended");
     assert_eq!(status, Status::Success, "{what}");
-    // Whatever waits here of before is received.
+    // Messages that still wait here are received.
     for _ in 0..20 {
         receive_all(&mut pair.a, true);
         receive_all(&mut pair.b, true);
@@ -473,6 +475,6 @@ fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
     while pair.a.next_completion().is_some() || pair.b.next_completion().is_some() {}
     talk(&mut pair, of_a, of_b, &what);
     assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
-    // A session of each, with both ends.
+    // Each has one session that the other one called.
     assert_eq!((sessions(&pair.a), sessions(&pair.b)), (2, 2), "{what}");
 }

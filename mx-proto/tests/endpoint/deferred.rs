@@ -1,4 +1,5 @@
-//! Messages that are decided later: none overtakes them, nothing is lost, credit is exact.
+//! Messages whose verdict comes later: none overtakes them, nothing is lost, and the credits are
+//! exact.
 
 use super::pair::{Acts, Pair, defer};
 use super::{EXACT, associated, bits, completions, connected, pattern, pending, waiting};
@@ -33,7 +34,7 @@ fn deferred_bytes_may_be_changed_before_the_decision() {
     arrive(&mut pair);
     let mut message = next(&mut pair);
     message.body_mut().unwrap()[0] = 9;
-    // A change of its arrival does not count.
+    // A change of the message's arrival has no effect.
     message.arrival.bits = bits(2);
     let buffer = pair.shared(2);
     pair.b.posts(bits(1), buffer.clone(), 1);
@@ -56,7 +57,7 @@ fn a_source_that_goes_takes_its_undecided_messages_along() {
         } else {
             pair.b.disconnect(message.arrival.source);
         }
-        // Its bytes are there as long as a caller looks at them.
+        // Its bytes remain as long as a caller looks at them.
         assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (1, 10));
         assert_eq!(message.body(), Some(&[1; 10][..]));
         pair.b.posts(bits(1), pair.shared(10), 1);
@@ -101,7 +102,8 @@ fn an_endpoint_that_decides_does_not_wait_for_time() {
     );
 }
 
-/// A small offer of a's is the oldest undecided message, and its bytes are on their way.
+/// Returns a pair in which a small offer of a's is the oldest undecided message, and its bytes are
+/// on their way.
 fn previewing(data: Vec<u8>) -> (Pair, RemoteId, RequestId) {
     let (mut pair, b) = associated();
     let data = pair.filled(data);
@@ -113,7 +115,7 @@ fn previewing(data: Vec<u8>) -> (Pair, RemoteId, RequestId) {
     (pair, b, offer)
 }
 
-/// Nothing is left of the message, or of what it cost.
+/// Asserts that nothing remains of the message or of its cost.
 fn assert_nothing_left(pair: &mut Pair) {
     assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (0, 0));
     assert_eq!(pair.b.requests(), 0);

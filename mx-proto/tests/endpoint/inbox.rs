@@ -1,4 +1,4 @@
-//! Messages of the inbox: in turn, whole, and at no other price than their sender's credits and the
+//! Messages of the inbox: they come in turn and whole, and cost only their sender's credits and the
 //! credits drawn for them.
 
 use super::pair::{self, Pair, put_in};
@@ -7,10 +7,11 @@ use mx_proto::{InboxStats, RemoteId, RequestId, SendMode, Status};
 use mx_sim::Reports;
 use std::time::Duration;
 
-/// The largest message that is fetched here: of 585 credits 196 are kept for it.
+/// Length of the largest message that is fetched here; 196 of the 585 credits are kept for it.
 const LARGE: usize = 100_000;
 
-/// Credits of a message of which only two can be fetched at a time beside what is lent.
+/// Credits of a message that is so large that only two can be fetched at a time beside the lent
+/// credits.
 const LARGE_COST: u32 = 196;
 
 fn begin() -> (Pair, RemoteId, RemoteId) {
@@ -20,7 +21,8 @@ fn begin() -> (Pair, RemoteId, RemoteId) {
     (pair, b, a)
 }
 
-/// A message of a turn; it can be told by its tag.
+/// Sends a message of a turn, which its tag identifies. Returns its id unless it is complete at
+/// once.
 fn send_as(
     pair: &mut Pair,
     to: RemoteId,
@@ -41,7 +43,7 @@ fn send(pair: &mut Pair, to: RemoteId, turn: u64, tag: u64, len: usize) -> Optio
     send_as(pair, to, turn, tag, len, SendMode::Standard)
 }
 
-/// Tag and turn of the next one, whose bytes are right.
+/// Takes out the next message, whose bytes are checked. Returns its turn and tag.
 fn next(pair: &mut Pair) -> Option<(u32, u64)> {
     let turn = pair.b.next_turn(|_| true);
     let message = pair.b.next_message()?;
@@ -57,12 +59,12 @@ fn check(message: &mx_proto::Message<mx_sim::Buffer>) -> (u32, u64) {
     (message.turn, tag)
 }
 
-/// Tags of all that can be had.
+/// Takes out all messages that are ready. Returns their tags.
 fn tags(pair: &mut Pair) -> Vec<u64> {
     std::iter::from_fn(|| Some(next(pair)?.1)).collect()
 }
 
-/// The ends of a's sends, by tag.
+/// Returns the tags of a's sends that have ended, and how each ended.
 fn ended(pair: &mut Pair) -> Vec<(u64, Status)> {
     let all = std::iter::from_fn(|| pair.a.next_completion());
     let mut ended: Vec<_> = all.map(|done| (done.context, done.status)).collect();
@@ -70,7 +72,7 @@ fn ended(pair: &mut Pair) -> Vec<(u64, Status)> {
     ended
 }
 
-/// Nothing is here, no credits are held, and no operation is left at b.
+/// Asserts that no message is here, no credits are held, and no operation remains at b.
 fn assert_empty(pair: &mut Pair) {
     pair.run_with(put_in);
     assert_eq!(pair.b.inbox_stats(), InboxStats::default());
@@ -79,7 +81,7 @@ fn assert_empty(pair: &mut Pair) {
     assert_eq!((flow.drawn, flow.tombstones), (0, 0));
     assert_eq!(flow.free + flow.lent, flow.total);
     assert_eq!((pair.b.requests(), pair.b.ops().in_use()), (0, 0));
-    // It can be sent as much again as ever.
+    // The peers can again send as much as at first.
     assert_eq!(pair.b.unexpected_bytes(), 0);
     assert!(pair.b.next_completion().is_none());
 }
@@ -92,7 +94,7 @@ fn a_sender_that_goes_leaves_what_is_whole() {
         for (tag, len) in [(1, 10), (2, LARGE), (3, 5_000), (4, LARGE), (5, 0)] {
             send(&mut pair, b, 5, tag, len);
         }
-        // One that was fetched, and is here.
+        // A message that was fetched, and is here.
         pair.run_with(put_in);
         if by_us {
             pair.b.disconnect(a);
@@ -103,7 +105,7 @@ fn a_sender_that_goes_leaves_what_is_whole() {
         pair.run_with(put_in);
         assert_eq!(pair.b.remotes(), 0, "the name of a sender is not kept");
         let flow = pair.b.flow_stats();
-        // 10 B, 5000 B and none, with what is kept of each.
+        // 10 B, 5000 B and 0 B, each with the bytes kept for its sender.
         assert_eq!((flow.tombstones, flow.lent, flow.drawn), (1 + 11 + 1, 0, 0));
         assert_eq!(pair.b.owner().ready, [5; 3]);
         for tag in [1, 3, 5] {
@@ -157,14 +159,14 @@ fn without_memory_a_message_waits_until_there_is_some() {
         assert_eq!(next(&mut pair), None);
         let stats = pair.b.inbox_stats();
         assert_eq!((stats.waiting, stats.fetching), (2, 0));
-        // It is asked again and again.
+        // The owner is asked for memory again and again.
         pair.advance(Duration::from_millis(100));
     }
     pair.b.owner_mut().memory = true;
     assert_eq!(next(&mut pair), Some((1, 1)));
     assert_eq!(pair.b.inbox_stats().waiting, 2);
     pair.advance(Duration::from_millis(20));
-    // One without bytes is here at once.
+    // A message without bytes is here at once.
     assert_eq!(tags(&mut pair), [3, 2]);
     assert_empty(&mut pair);
 }
@@ -215,7 +217,7 @@ fn what_is_forgotten_is_thrown_away_and_its_senders_learn_it() {
     pair.b.forget_messages(99);
     assert!(!pair.b.holds_messages(5) && pair.b.holds_messages(6));
     assert_eq!(tags(&mut pair), [6]);
-    // Nothing was told of that could not be had.
+    // The owner is told only of messages that can be taken out.
     assert_eq!(pair.b.owner().ready, [5, 6]);
     pair.hold_data = false;
     pair.run_with(put_in);
@@ -244,7 +246,7 @@ fn passive_endpoint_is_sent_no_more_than_it_lends() {
     pair.run_with(put_in);
     let stats = pair.b.inbox_stats();
     let flow = pair.b.flow_stats();
-    // The rest waits with its sender.
+    // The rest waits at its sender.
     assert!(stats.messages < 100 && pair.a.queued_for(b) > 900);
     assert!(stats.bytes < flow.lent as usize * mx_proto::flow::CREDIT);
     let mut taken = Vec::new();
@@ -277,7 +279,7 @@ fn memory_that_a_port_reads_into_stays_until_it_has_been_told() {
     send(&mut pair, b, 1, 1, 40_000);
     pair.run_with(put_in);
     assert!(pair.reading().is_some());
-    // The port looks at it when it is recalled.
+    // The port checks the memory when it is recalled.
     pair.b.forget_messages(1);
     assert_empty(&mut pair);
     assert_eq!(ended(&mut pair), [(1, Status::Aborted)]);

@@ -1,4 +1,5 @@
-//! A copy of an endpoint in another process: everything has ended, and nothing was done with the port.
+//! A copy of an endpoint in another process: all operations have ended, and nothing was done with
+//! the port.
 
 use super::pair::{self, Acts, Pair, Side, defer};
 use super::{EXACT, bits, completions, connected, pending, waiting};
@@ -11,9 +12,9 @@ fn every_operation_ends_once_and_the_port_is_left_alone() {
     let (b, a) = connected(&mut pair);
     completions(&mut pair.a);
     assert!(pair.a.set_remote_context(b, 42));
-    // Of each side one message that waits for a receive.
+    // A message to a that waits for a receive.
     pair.b.sends(a, bits(7), vec![1; 100], 0);
-    // An offer, two receives, a connect.
+    // An offer, two receives and a connect.
     let large = pair.filled(vec![2; 1 << 20]);
     let sent = pending(pair.a.sends(b, bits(5), large, 1));
     pair.a.posts(bits(8), pair.shared(10), 2);
@@ -32,7 +33,7 @@ fn every_operation_ends_once_and_the_port_is_left_alone() {
         .map(|done| (done.context, done.status))
         .collect();
     ended.sort_by_key(|(context, _)| *context);
-    // The connect to a remote that is known is done at once.
+    // The connect to a connected remote is complete at once.
     ended.retain(|(context, _)| *context != 4);
     let gone = Status::Unreachable;
     assert_eq!(ended, [(1, gone), (2, gone), (3, gone)]);
@@ -73,7 +74,7 @@ fn a_decision_about_a_message_of_before_is_dropped() {
 fn it_goes_on_over_another_port_as_another_session() {
     let mut pair = Pair::reading_remotely();
     let (old, _) = connected(&mut pair);
-    // The port of before has memory that it would be told to let go of.
+    // The port of the original has memory that it would be told to release.
     let large = pair.filled(vec![2; 1 << 20]);
     pair.a.sends(old, bits(5), large, 1);
     pair.run();
@@ -84,7 +85,7 @@ fn it_goes_on_over_another_port_as_another_session() {
         session: SessionId(77),
         ..pair.a.identity()
     };
-    // The process of before ends.
+    // The process of the original ends.
     pair.cut();
     let port = pair.another_port();
     let config = Config::clone(pair.a.config());

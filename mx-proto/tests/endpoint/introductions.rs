@@ -1,4 +1,4 @@
-//! Strangers with false claims, and what they gain: nothing of others'.
+//! Strangers with false claims, which gain nothing that belongs to others.
 
 use super::crossing::check_told;
 use super::pair::{self, Acts, Node, Pair, Side, Told};
@@ -9,7 +9,7 @@ use mx_proto::{DownReason, NicId, ReceivePosted, RemoteId, Status};
 use mx_sim::Reports;
 use std::time::Duration;
 
-/// An introduction as that interface, endpoint 3, in that life, to b.
+/// Makes an introduction to b, as endpoint 3 of interface `nic` in the life `session`.
 fn hello(nic: u64, session: u64) -> Vec<u8> {
     let mut bytes = vec![0; HELLO_LEN];
     bytes[0..4].copy_from_slice(b"MXs1");
@@ -29,7 +29,7 @@ fn connect(pair: &mut Pair, cable: usize, body: Vec<u8>) {
     say(pair, cable, Kind::Connect, body);
 }
 
-/// The peer at the calling end of a link says something to b.
+/// Sends a packet to b from the calling end of a link.
 fn say(pair: &mut Pair, cable: usize, kind: Kind, body: Vec<u8>) {
     let mut header = Header::new(kind, 7, 0);
     header.body_len = body.len() as u32;
@@ -40,7 +40,7 @@ fn say(pair: &mut Pair, cable: usize, kind: Kind, body: Vec<u8>) {
     pair.run();
 }
 
-/// The codes of the replies on a link.
+/// Returns the codes of the replies on a link, and whether b has closed it.
 fn replies(pair: &mut Pair, cable: usize) -> (Vec<u32>, bool) {
     let (packets, closed) = pair.told(cable);
     let code = |(header, _): &([u8; 32], Vec<u8>)| Header::parse(header).expect("a header");
@@ -51,7 +51,7 @@ fn replies(pair: &mut Pair, cable: usize) -> (Vec<u32>, bool) {
     (replies.map(|header| header.aux).collect(), closed)
 }
 
-/// Neither of the two has lost a peer.
+/// Asserts that neither side has lost a peer.
 fn nothing_lost(pair: &mut Pair) {
     let lost = |node: &mut Node| node.next_down();
     assert_eq!((lost(&mut pair.a), lost(&mut pair.b)), (None, None));
@@ -80,8 +80,8 @@ fn a_name_is_the_proven_interface_whatever_is_claimed() {
 /// The peer time-out of these tests.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A has called b; then a stranger comes with a's name and another life, at once a remote of its own. Returns what b
-/// calls the two, and the stranger's link.
+/// Makes a stranger call b with the name of a, which has called already, and with another life: a
+/// further remote at once. Returns b's names for the two, and the stranger's link.
 fn with_a_namesake(pair: &mut Pair) -> (RemoteId, RemoteId, usize) {
     let link = pair.stranger();
     pair.seen_as(link, 100);
@@ -99,7 +99,7 @@ fn the_older_one_of_a_name_is_asked_and_lives_if_it_answers() {
     let b = pair.connected();
     let asked = pair.b.stats().packets_out;
     with_a_namesake(&mut pair);
-    // The reply, and the question.
+    // The reply and a Ping for the older remote.
     assert_eq!(pair.b.stats().packets_out, asked + 2);
     assert_eq!(pair.b.stats().same_name_pings, 1);
     pair.advance(2 * TIMEOUT);
@@ -120,12 +120,12 @@ fn silent_older_remote_of_a_name_times_out_as_usual() {
     let down = pair.b.next_down().expect("it is lost");
     assert_eq!(down.remote, old);
     assert_eq!(down.reason, DownReason::Link(LinkDown::TimedOut));
-    // The newcomer has nothing to do with that.
+    // The newcomer is not affected.
     pair.advance(2 * TIMEOUT);
     assert_eq!((pair.b.named(100), pair.b.next_down()), (vec![new], None));
 }
 
-/// A peer that is busy: its answer comes late, and its messages do not.
+/// A busy peer, which answers late but whose messages arrive.
 #[test]
 fn a_peer_of_which_something_comes_is_there() {
     let mut pair = Pair::losing(TIMEOUT);
@@ -160,7 +160,7 @@ fn without_a_peer_time_out_each_newcomer_has_the_others_asked() {
     nothing_lost(&mut pair);
 }
 
-/// The remotes that a node has been told are of one process.
+/// Returns the pairs of remotes that a node has been told are of one process.
 fn joins(node: &Node) -> Vec<(RemoteId, RemoteId)> {
     let told = node.owner().told.iter();
     let joined = told.filter_map(|told| match *told {
@@ -170,7 +170,7 @@ fn joins(node: &Node) -> Vec<(RemoteId, RemoteId)> {
     joined.collect()
 }
 
-/// Sessions are no secret: every refusal tells them. A hello can be overheard.
+/// Lives are not secret: every rejection contains one. A hello can be overheard.
 #[test]
 fn a_claim_to_a_peers_life_gains_nothing() {
     for secret in [None, Some("one and the same for all")] {
@@ -189,7 +189,7 @@ fn a_claim_to_a_peers_life_gains_nothing() {
                 continue;
             }
             assert_eq!(replies(&mut pair, forger), (vec![0], false));
-            // What it says is its own.
+            // Its messages are its own.
             say(&mut pair, forger, Kind::Eager, vec![1]);
             let got = pair.b.recv(bits(7), EXACT, pair.shared(1), 0);
             let Ok(ReceivePosted::Complete(done)) = got else {
@@ -219,7 +219,8 @@ fn a_claim_to_a_peers_life_gains_nothing() {
     }
 }
 
-/// Two that have called each other, and a's claim of its second session: it came to b on link 0.
+/// Returns two endpoints that have called each other, and a's claim of its second session, which b
+/// received on link 0.
 fn claimed() -> (Pair, Vec<u8>) {
     let mut pair = Pair::with_keys();
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
@@ -237,12 +238,12 @@ fn claimed() -> (Pair, Vec<u8>) {
 
 #[test]
 fn a_claim_counts_for_one_session_and_one_claimant() {
-    // The same one is no news.
+    // The same claim again is no news.
     let (mut pair, claim) = claimed();
     say(&mut pair, 0, Kind::Claim, claim.clone());
     assert_eq!(joins(&pair.b), [joins(&pair.b)[0]; 2]);
     let before = joins(&pair.b);
-    // Changed: the number, to another or to that of the session itself, an interface, the proof.
+    // Changed claims: another session, an interface, the proof, or the session on which it comes.
     let itself = pair.overheard(Kind::Reply)[48..56].to_vec();
     let mut wrong: Vec<_> = [0, 8, 16, 24, 39].map(|at| flipped(&claim, at)).into();
     wrong.push([&itself[..], &claim[8..]].concat());
@@ -254,7 +255,7 @@ fn a_claim_counts_for_one_session_and_one_claimant() {
             (before.clone(), stale)
         );
     }
-    // On another session: a's second call, and a forger's.
+    // Claims on other sessions: that of a's second call, and a forger's.
     pair.a
         .connect(pair.alias_of_b(), pair::KEY, bits(0), 2)
         .unwrap();
@@ -265,7 +266,7 @@ fn a_claim_counts_for_one_session_and_one_claimant() {
     let (before, stale) = (joins(&pair.b), pair.b.stats().stale);
     for (count, link) in (1..).zip([2, forger, 1]) {
         if link == 1 {
-            // Whose caller is b.
+            // The caller of this session is b.
             let mut header = Header::new(Kind::Claim, 0, 0);
             header.body_len = claim.len() as u32;
             pair.answer(link, header.emit(), claim.clone());
@@ -278,7 +279,7 @@ fn a_claim_counts_for_one_session_and_one_claimant() {
             (before.clone(), stale + count)
         );
     }
-    // Of one that is gone.
+    // A claim on a session that has ended.
     let own = pair.b.named(100)[0];
     pair.b.disconnect(own);
     pair.run();
@@ -301,7 +302,7 @@ fn a_claim_before_a_hello_or_too_short_is_a_violation() {
     say(&mut pair, stranger, Kind::Claim, claim.clone());
     assert!(pair.told(stranger).1, "it says nothing of itself first");
     assert_eq!((pair.b.remotes(), pair.b.stats().malformed), (2, 1));
-    // On the link of a call that is not answered yet.
+    // A claim on the link of a call that is not answered yet.
     pair.b
         .connect(pair.impostor(), pair::KEY, bits(0), 1)
         .unwrap();
@@ -312,7 +313,7 @@ fn a_claim_before_a_hello_or_too_short_is_a_violation() {
     pair.answer(link, header.emit(), claim.clone());
     pair.run();
     assert_eq!((pair.b.stats().stale, pair.left(link)), (1, false));
-    // Too short.
+    // A claim that is too short.
     let forger = pair.stranger();
     pair.seen_as(forger, 666);
     connect(&mut pair, forger, hello(666, 9));
@@ -325,8 +326,8 @@ fn a_claim_before_a_hello_or_too_short_is_a_violation() {
     assert_eq!((joins(&pair.b), pair.b.stats().malformed), (before, 2));
 }
 
-/// Nothing is kept for strangers: a challenge is made anew when its link has room, and without room for a refusal the
-/// link ends.
+/// Nothing is kept for strangers: a challenge is made anew when its link has room, and a link
+/// without room for a rejection ends.
 #[test]
 fn stranger_without_room_waits_and_is_dropped_silently() {
     let secret = Some("one and the same for all");
@@ -340,7 +341,7 @@ fn stranger_without_room_waits_and_is_dropped_silently() {
         assert_eq!(pair.told(stranger), (vec![], stranger == refused));
     }
     for _ in 0..2 {
-        // The second time there was room all the time.
+        // The second time the link had room already.
         pair.read_again(asked);
     }
     let (packets, closed) = pair.told(asked);
@@ -352,7 +353,7 @@ fn stranger_without_room_waits_and_is_dropped_silently() {
     assert_eq!(pair.b.remotes(), 0);
 }
 
-/// A stranger that has been refused may have something better to say in the same round.
+/// A rejected stranger may have sent a valid hello in the same round.
 #[test]
 fn rejected_stranger_keeps_its_link_if_its_next_hello_is_valid() {
     for secret in [None, Some("one and the same for all")] {
@@ -374,7 +375,7 @@ fn rejected_stranger_keeps_its_link_if_its_next_hello_is_valid() {
     }
 }
 
-/// Our own calls wait for room.
+/// Calls of our own wait for room.
 #[test]
 fn a_connect_goes_when_its_link_has_room() {
     let mut pair = Pair::new();
@@ -392,7 +393,8 @@ fn a_connect_goes_when_its_link_has_room() {
     assert_eq!((pair.b.remotes(), pair.b.stats().packets_in), (1, 2));
 }
 
-/// A relay lets its own session pass for one of theirs: each claims it on the other one, in good faith.
+/// A relay presents its own session to each of the two as one with the other; each claims it in
+/// good faith.
 #[test]
 fn a_session_by_way_of_a_relay_is_not_joined() {
     let mut pair = Pair::with_keys();
@@ -412,11 +414,11 @@ fn a_session_by_way_of_a_relay_is_not_joined() {
     }
     pair.run();
     assert_eq!(pair.a.ended(), Status::Success);
-    // Both know it under the relay's name, in the life of the other one.
+    // Both have it under the relay's name, with the life of the other.
     let relayed = [&pair.a, &pair.b].map(|node| node.named(pair::IMPOSTOR)[0]);
     let life = pair.b.remote_identity(relayed[1]).map(|it| it.session);
     assert_eq!(life, Some(pair.a.identity().session));
-    // Now a calls b itself, and what the two say on either way is passed on.
+    // Now a calls b itself, and the relay passes on all packets in both directions.
     let b = pair.connected();
     for _ in 0..4 {
         for (header, body) in pair.said(called) {
@@ -446,13 +448,13 @@ fn a_peer_of_unknown_source_is_refused_and_adds_no_remote() {
             let (packets, closed) = pair.told(forger);
             let header = Header::parse(&packets[0].0).unwrap();
             assert_eq!((packets.len(), header.aux, closed), (1, 6, true));
-            // Nothing that would help it elsewhere.
+            // The rejection contains nothing that would help the forger elsewhere.
             assert!(packets[0].1[32..].iter().all(|byte| *byte == 0));
         }
     }
     assert_eq!((pair.b.stats().unproven, pair.b.remotes()), (4, 1));
     pair.talk(b);
-    // The refused one is told so.
+    // The rejected caller is told so.
     let (status, _) = {
         pair.reopen_a(0);
         pair.call()
@@ -460,10 +462,10 @@ fn a_peer_of_unknown_source_is_refused_and_adds_no_remote() {
     assert_eq!(status, Status::Refused);
 }
 
-/// B has called an impostor, which answers with that life and nonce.
+/// Makes b call an impostor, which answers with that life and nonce. Returns the link.
 fn answered(life: u64, nonce: impl Fn(&[u8]) -> Vec<u8>) -> (Pair, usize) {
     let mut pair = Pair::with_keys();
-    // B knows another's session, which has begun here.
+    // B has a session with another peer, which called it.
     pair.connected();
     pair.b
         .connect(pair.impostor(), pair::KEY, bits(0), 1)
@@ -491,13 +493,14 @@ fn a_peer_that_answers_as_ourselves_is_left() {
         assert!(pair.left(link));
         assert_eq!((pair.b.remotes(), pair.b.stats().malformed), (1, 1));
     }
-    // The nonce of a session of another's, which has begun here.
+    // The nonce of another peer's session that began here.
     let (mut pair, link) = answered(2, |_| of_another.clone());
     assert_eq!(pair.b.ended(), Status::Unreachable);
     assert!(pair.left(link));
 }
 
-/// A link whose two ends are one, as TCP makes it of two that dial each other's port, or of one that dials its own.
+/// A link with two ends at one endpoint. TCP makes such a link if two sockets dial each other's
+/// port, or one dials its own.
 #[test]
 fn a_call_that_comes_back_on_its_own_link_is_over() {
     for secret in [None, Some("one and the same for all")] {

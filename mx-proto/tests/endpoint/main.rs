@@ -44,14 +44,14 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
-/// Two endpoints that know each other, and what a calls b.
+/// Returns two connected endpoints, and a's name for b.
 fn associated() -> (Pair, RemoteId) {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);
     (pair, b)
 }
 
-/// Connects a to b and tells what each calls the other.
+/// Connects a to b. Returns what each calls the other.
 fn connected(pair: &mut Pair) -> (RemoteId, RemoteId) {
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
@@ -61,7 +61,7 @@ fn connected(pair: &mut Pair) -> (RemoteId, RemoteId) {
         (done.kind, done.status, done.context),
         (OpKind::Connect, Status::Success, 1)
     );
-    // B has never been told of A; a message names it.
+    // B learns the name of A from a message.
     pair.a.sends(done.remote, bits(77), vec![], 0);
     let ReceivePosted::Pending(_) = pair.b.recv(bits(77), EXACT, pair.shared(0), 0).unwrap() else {
         panic!("nothing can be there yet")
@@ -91,7 +91,7 @@ fn completions(endpoint: &mut pair::Node) -> Vec<Completion> {
 
 #[test]
 fn large_message_with_fewer_bytes_left_arrives_first() {
-    // Of three parts and of two; of equal ones the first.
+    // Messages of three parts and of two; of equal ones the first arrives first.
     for (lens, order) in [([180_000, 100_000], [2, 1]), ([180_000; 2], [1, 2])] {
         let (mut pair, b) = associated();
         for (context, len) in (1..).zip(lens) {
@@ -120,7 +120,7 @@ fn a_cancelled_offer_puts_its_receive_back() {
     assert_eq!(pair.a.cancel(send), Cancelled::Withdrawn);
     data.give_back();
     pair.hold_data = false;
-    // It waits as long as it has to.
+    // The receive waits as long as it has to.
     pair.advance(2 * pair::TIMEOUT);
     assert_eq!(pair.b.next_completion(), None);
     pair.a.sends(b, bits(1), vec![9; 5], 0);
@@ -179,7 +179,7 @@ fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
     pair.run();
     assert_eq!(pair.a.ended(), Status::EndpointClosed);
     assert_eq!(pair.a.remotes(), 0);
-    // It counts from a peer that is known, too.
+    // The key is also checked for a connected peer.
     connected(&mut pair);
     completions(&mut pair.a);
     pair.a.connect(target, pair::KEY + 1, bits(9), 4).unwrap();
@@ -198,7 +198,7 @@ fn a_restarted_peer_is_a_new_remote_and_the_old_one_goes_down() {
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
     assert_eq!(pair.a.ended(), Status::Success);
-    // The old one is asked whether it is there, and has the time that every silent peer has.
+    // The old remote is asked whether it is there, and has the time that every silent peer has.
     assert_eq!((pair.b.remotes(), pair.b.next_down()), (2, None));
     for _ in 0..3 {
         pair.advance(second);

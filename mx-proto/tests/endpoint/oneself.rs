@@ -1,4 +1,5 @@
-//! An endpoint that calls itself, under each of its addresses: a session with two ends here.
+//! An endpoint that calls itself under each of its addresses: a session whose two ends are both
+//! here.
 
 use super::crossing::{Caller, Meeting, every_order, receive_all};
 use super::pair::{self, Acts, Node, Pair, Side, Told};
@@ -8,12 +9,12 @@ use mx_sim::{Reports, Rng};
 
 const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];
 
-/// The names that it has.
+/// Returns the names of a.
 fn names(pair: &Pair) -> [Target; 2] {
     [pair.target(Side::A), pair.alias_of_a()]
 }
 
-/// The remotes that connects have ended with, all of which went well.
+/// Returns the remotes with which connects have ended, all of them successfully.
 fn connected(node: &mut Node) -> Vec<RemoteId> {
     let done = completions(node).into_iter();
     let connects = done.filter(|done| done.kind == OpKind::Connect);
@@ -24,14 +25,14 @@ fn connected(node: &mut Node) -> Vec<RemoteId> {
     connects.map(remote).collect()
 }
 
-/// Messages of all kinds get to the other end of a session, and from there to this one.
+/// Exchanges messages of all kinds with the other end of a session, in both directions.
 fn talk(pair: &mut Pair, remote: RemoteId, what: &str) {
     let other = exchange(pair, remote, what);
     assert_ne!(other, remote, "{what}");
     assert_eq!(exchange(pair, other, what), remote, "{what}");
 }
 
-/// Messages of all kinds get there, all from the remote that is returned.
+/// Sends messages of all kinds to a remote. Returns the remote from which all of them arrive.
 fn exchange(pair: &mut Pair, remote: RemoteId, what: &str) -> RemoteId {
     let mut from = None;
     for (tag, len) in [0, 100, 5_000, 40_000].repeat(8).into_iter().enumerate() {
@@ -56,7 +57,7 @@ fn exchange(pair: &mut Pair, remote: RemoteId, what: &str) -> RemoteId {
     from.expect("messages have come")
 }
 
-/// Nothing is left.
+/// Asserts that no remote, operation or open link remains.
 fn alone(pair: &mut Pair, what: &str) {
     pair.run();
     let rest = (pair.a.remotes(), pair.a.requests());
@@ -90,7 +91,7 @@ fn each_name_of_oneself_is_a_session_with_two_ends() {
             pair.a.disconnect(remote);
             pair.run();
         }
-        // The other ends have been told so.
+        // The other ends have been told of the disconnects.
         let ended = std::iter::from_fn(|| pair.a.next_down()).map(|down| down.reason);
         assert_eq!(ended.collect::<Vec<_>>(), [DownReason::Disconnected; 2]);
         alone(&mut pair, &what);
@@ -112,7 +113,8 @@ fn calls_of_oneself_meet_in_every_order() {
     }
 }
 
-/// Calls under both names, messages and ends in any order, and packets of each link at any time.
+/// Random calls under both names, messages and ends, with packets of each link that arrive at
+/// random times.
 #[test]
 fn an_endpoint_comes_to_rest_with_itself_whatever_crosses() {
     mx_sim::seeds::each(400, |seed| {

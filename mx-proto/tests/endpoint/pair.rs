@@ -19,26 +19,26 @@ pub(crate) const KEY: u32 = 0x7076_6673;
 pub(crate) const UNEXPECTED_MAX: usize = 300_000;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Answers as a test wants.
+/// Answers of an endpoint's owner, as a test wants them.
 pub(crate) struct Answers {
     /// The verdict on a message that no receive accepts.
     pub(crate) answer: Answer,
-    /// There is memory for messages of the inbox.
+    /// Whether there is memory for messages of the inbox.
     pub(crate) memory: bool,
-    /// Turns of which a message could be had.
+    /// Turns for which a message was ready.
     pub(crate) ready: Vec<u32>,
-    /// Messages that the owner was asked about: length, and the bytes that came.
+    /// Length of each message that the owner was asked about, and the bytes that came.
     pub(crate) asked: Vec<(u32, Vec<u8>)>,
-    /// Events of remotes, as they were told.
+    /// Events of remotes, in the order in which they were told.
     pub(crate) told: Vec<Told>,
 }
 
 /// An event of a remote that an owner is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
-    /// A message has come from it, or a connect to it has been answered.
+    /// A message has come from the remote, or a connect to it has been answered.
     Seen(RemoteId),
-    /// Two are of one process.
+    /// The two remotes are of one process.
     Joined(RemoteId, RemoteId),
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn keep(_: &Arrival) -> Verdict {
     Verdict::Continue
 }
 
-/// All messages go to the inbox; the turn is in the bits.
+/// Puts every message into the inbox, in the turn that its bits contain.
 pub(crate) fn put_in(it: &Arrival) -> Verdict {
     let turn = (it.bits.0 >> 32) as u32 & 0xff;
     Verdict::Inbox { turn }
@@ -110,7 +110,7 @@ pub(crate) type Node = Endpoint<ScriptedPort<Ports>, VirtualClock, Queue<Buffer,
 
 /// Operations of a node that most tests begin with.
 pub(crate) trait Acts: Reports {
-    /// Sends, and does not wait for a receive.
+    /// Sends a message in standard mode.
     fn sends(
         &mut self,
         to: RemoteId,
@@ -119,13 +119,13 @@ pub(crate) trait Acts: Reports {
         context: u64,
     ) -> SendPosted;
 
-    /// Posts a receive that no message is there for.
+    /// Posts a receive for which no message is there yet.
     fn posts(&mut self, bits: MatchBits, buffer: Buffer, context: u64) -> RequestId;
 
-    /// Remotes with that interface, and the number that both have, oldest first.
+    /// Returns the remotes of endpoint 3 at that interface, oldest first.
     fn named(&self, nic: u64) -> Vec<RemoteId>;
 
-    /// The status of the operation that has ended first.
+    /// Returns the status of the operation that has ended first.
     fn ended(&mut self) -> Status {
         self.next_completion().expect("one has ended").status
     }
@@ -164,25 +164,26 @@ pub(crate) enum Side {
 /// A packet's header and body.
 type Bytes = (HeaderBytes, Vec<u8>);
 
-/// The ports of a (node 0) and b (node 1), and what the network knows of them.
+/// The ports of a (node 0) and b (node 1), and the state of the network.
 #[derive(Default, Debug)]
 pub(crate) struct Ports {
     hold_data: bool,
-    /// The network cannot tell b who its peers are.
+    /// Whether the network cannot tell b who its peers are.
     unnamed: bool,
-    /// No translator changes the addresses that are called.
+    /// Whether no translator changes the addresses that are called.
     no_translator: bool,
-    /// The interface that the other end of a cable has, where it is not the claimed one.
+    /// The interface at the other end of a cable, if it is not the claimed one.
     seen: HashMap<u32, u64>,
     /// Cables whose peer is the test and reads nothing.
     deaf: Vec<u32>,
-    /// Ports ask where messages go when their headers have come.
+    /// Whether ports ask for the place of a message when its header has come.
     streams: bool,
-    /// Ports can read memory of the other side's; reads begin and do not end.
+    /// Whether ports can read memory of the other side; a read begins, and ends only when the test
+    /// says so.
     reads_remotely: bool,
-    /// A read that is refused would end the link.
+    /// Whether a read that is rejected would end the link.
     refusals_end_links: bool,
-    /// Tokens of reads that need not go on, and of registrations that are not valid any more.
+    /// Tokens of stopped reads, and of closed registrations.
     stopped: Vec<u64>,
     deregistered: Vec<u64>,
     /// The token of the last read, and a handle of the memory that it goes to.
@@ -194,10 +195,10 @@ pub(crate) struct Ports {
 /// Another address of a's machine.
 const ALIAS_OF_A: u64 = 102;
 
-/// An interface that no endpoint of ours stands behind.
+/// An interface at which the test plays the peer.
 pub(crate) const IMPOSTOR: u64 = 107;
 
-/// Packets one lane holds before the sender must wait.
+/// Number of packets that a lane holds before the sender must wait.
 const ROOM: usize = 8;
 
 /// Bytes of the rest of a packet that a lane takes at a time.
@@ -287,7 +288,7 @@ impl Script for Ports {
     }
 }
 
-/// The end of a cable that began it, and the other one.
+/// Returns the end of a cable that began it, and the other end.
 fn ends(cable: usize) -> [LinkId; 2] {
     [0, 1].map(|end| script::link(cable as u32, end))
 }
@@ -303,7 +304,7 @@ pub(crate) struct Pair {
     secret_of_a: Option<Secret>,
 }
 
-/// The secret of these letters.
+/// Makes the secret of these letters.
 pub(crate) fn secret(letters: &str) -> Secret {
     Secret::new(Zeroizing::new(letters.as_bytes().to_vec()))
 }
@@ -341,7 +342,8 @@ impl Pair {
         Self::keeping(0)
     }
 
-    /// Both keep so many messages whose sender has gone, and connect again (unless 0).
+    /// Makes a pair that keeps so many messages of lost senders, and connects again unless that is
+    /// 0.
     pub(crate) fn keeping(tombstones: usize) -> Self {
         Self::of(settings(tombstones), settings(tombstones))
     }
@@ -362,17 +364,18 @@ impl Pair {
         }
     }
 
-    /// Everything the network and the ports have, to compare.
+    /// Returns everything that the network and the ports have, for comparisons.
     pub(crate) fn port_states(&self) -> String {
         format!("{:?}", self.net)
     }
 
-    /// Another port of a's, to the same network.
+    /// Makes another port of a's to the same network.
     pub(crate) fn another_port(&self) -> ScriptedPort<Ports> {
         self.net.port(0)
     }
 
-    /// The site's secret, as each of them has it; both with a key, and one packet at a time if need be.
+    /// Makes a pair in which each side has a key, and the site's secret as it believes it to be; a
+    /// poll takes `poll_budget` packets.
     pub(crate) fn with_secrets(
         a: Option<&str>,
         b: Option<&str>,
@@ -391,7 +394,7 @@ impl Pair {
         }
     }
 
-    /// Endpoints that offer registered memory, or not.
+    /// Makes a pair in which each side offers registered memory or not.
     pub(crate) fn with_regions(a: bool, b: bool) -> Self {
         let config = |regions| Config {
             regions,
@@ -400,7 +403,7 @@ impl Pair {
         Self::of(config(a), config(b))
     }
 
-    /// Where no endpoint of ours is, but a link leads.
+    /// Returns a target that leads to the test.
     pub(crate) fn impostor(&self) -> Target {
         Target {
             nic: NicId(IMPOSTOR),
@@ -409,7 +412,7 @@ impl Pair {
         }
     }
 
-    /// A calls b: how that ends, and what it calls b then.
+    /// Has a call b. Returns the status of the connect and a's name for b.
     pub(crate) fn call(&mut self) -> (Status, RemoteId) {
         let target = self.target(Side::B);
         self.a.connect(target, KEY, MatchBits(0), 1).unwrap();
@@ -418,14 +421,14 @@ impl Pair {
         (done.status, done.remote)
     }
 
-    /// Connects, and it goes well.
+    /// Connects a to b, which has to succeed. Returns a's name for b.
     pub(crate) fn connected(&mut self) -> RemoteId {
         let (status, b) = self.call();
         assert_eq!(status, Status::Success);
         b
     }
 
-    /// A message gets from a to b.
+    /// Sends a message from a to b, which receives it.
     pub(crate) fn talk(&mut self, b: RemoteId) {
         let (bits, data) = (MatchBits(9), Buffer::from(vec![5; 100]));
         self.a.send(b, bits, data, 0, SendMode::Standard).unwrap();
@@ -436,60 +439,61 @@ impl Pair {
         assert!(matches!(got, Ok(ReceivePosted::Complete(_))));
     }
 
-    /// Ports ask where messages go when their headers have come.
+    /// Makes a pair whose ports ask for the place of a message when its header has come.
     pub(crate) fn streaming(first_credits: u16) -> Self {
         let pair = Self::lending(first_credits);
         pair.net.with(|net| net.script.streams = true);
         pair
     }
 
-    /// Ports read memory of the other side's.
+    /// Makes a pair whose ports read memory of the other side.
     pub(crate) fn reading_remotely() -> Self {
         let pair = Self::new();
         pair.read_remotely();
         pair
     }
 
-    /// From now on they do.
+    /// Lets ports read memory of the other side from now on.
     pub(crate) fn read_remotely(&self) {
         self.net.with(|net| net.script.reads_remotely = true);
     }
 
-    /// A pair of which each side reads the other's memory, where a refusal ends the link.
+    /// Makes a pair of which each side reads the other's memory, and a rejected read ends the link.
     pub(crate) fn reading_over_connections() -> Self {
         let pair = Self::reading_remotely();
         pair.net.with(|net| net.script.refusals_end_links = true);
         pair
     }
 
-    /// Reads of b's that need not go on.
+    /// Returns the tokens of b's stopped reads.
     pub(crate) fn stopped(&self) -> Vec<u64> {
         self.net.with(|net| net.script.stopped.clone())
     }
 
-    /// Registrations that are closed, by the tokens that they were made with.
+    /// Returns the tokens of closed registrations.
     pub(crate) fn closed(&self) -> Vec<u64> {
         self.net.with(|net| net.script.deregistered.clone())
     }
 
-    /// A read of b's ends.
+    /// Ends a read of b's.
     pub(crate) fn end_read(&mut self, token: u64, ok: bool) {
         self.tell(ends(0)[1], Event::Read(token, ok));
         self.run();
     }
 
-    /// The token of the read that has begun last.
+    /// Returns the token of the last read that has begun.
     pub(crate) fn reading(&self) -> Option<u64> {
         self.net.with(|net| Some(net.script.reading.as_ref()?.0))
     }
 
-    /// A port says to one side that bytes are moving.
+    /// Reports to one side that its port moves bytes.
     pub(crate) fn moves(&mut self, side: Side, what: RemoteUse) {
         self.tell(ends(0)[side as usize], Event::Activity(what));
         self.run();
     }
 
-    /// From now on the second half of a body waits for another event of its link, or comes at once.
+    /// Has the second half of a body wait for another event of its link from now on, or come at
+    /// once.
     pub(crate) fn stop_midway(&self, stop: bool) {
         self.net.with(|net| {
             net.halts = stop;
@@ -500,22 +504,22 @@ impl Pair {
         });
     }
 
-    /// From now on ports say whether there is room when they are asked.
+    /// Has ports say from now on whether there is room when they are asked.
     pub(crate) fn tell_of_room(&self) {
         self.net.with(|net| net.tells_of_room = true);
     }
 
-    /// Packets that the calling end has sent on a link.
+    /// Returns packets that the calling end has sent on a link, each once.
     pub(crate) fn said(&mut self, cable: usize) -> Vec<(HeaderBytes, Vec<u8>)> {
         self.read(ends(cable)[0])
     }
 
-    /// From now on the test does not read its end of a cable.
+    /// Stops reading the test's end of a cable.
     pub(crate) fn read_nothing(&mut self, cable: usize) {
         self.net.with(|net| net.script.deaf.push(cable as u32));
     }
 
-    /// From now on the calling end of a cable is read again.
+    /// Reads the calling end of a cable again.
     pub(crate) fn read_again(&mut self, cable: usize) {
         self.net.with(|net| {
             net.script.deaf.retain(|deaf| *deaf != cable as u32);
@@ -524,13 +528,13 @@ impl Pair {
         self.run();
     }
 
-    /// The answer to that.
+    /// Sends a packet to the calling end of a cable.
     pub(crate) fn answer(&mut self, cable: usize, header: HeaderBytes, body: Vec<u8>) {
         let link = ends(cable)[0];
         self.net.with(|net| net.inject(link, header, body));
     }
 
-    /// Sends that are not matched have no time-out.
+    /// Makes a pair whose unmatched sends have no time-out.
     pub(crate) fn waiting_for_ever() -> Self {
         let config = Config {
             waiting_timeout: None,
@@ -539,7 +543,7 @@ impl Pair {
         Self::of(config.clone(), config)
     }
 
-    /// Messages of so many bytes are fetched into the inbox of b.
+    /// Makes a pair in which b fetches messages of up to `fetched_max` bytes into its inbox.
     pub(crate) fn with_inbox(fetched_max: u32) -> Self {
         let config = Config {
             fetched_max,
@@ -548,7 +552,7 @@ impl Pair {
         Self::of(settings(0), config)
     }
 
-    /// B lends so many credits first.
+    /// Makes a pair in which b lends `first_credits` credits at first.
     pub(crate) fn lending(first_credits: u16) -> Self {
         let config = Config {
             first_credits,
@@ -557,7 +561,8 @@ impl Pair {
         Self::of(settings(0), config)
     }
 
-    /// A asks before it announces; b has so many credits in all, and lends so many first.
+    /// Makes a pair in which a asks for credits before it announces, and b has `credits` credits in
+    /// all.
     pub(crate) fn asking(credits: usize, first_credits: u16) -> Self {
         let patient = Config {
             ask_before_announcing: true,
@@ -580,7 +585,7 @@ impl Pair {
         }
     }
 
-    /// Another interface of b's host.
+    /// Returns another interface of b's host.
     pub(crate) fn alias_of_b(&self) -> Target {
         Target {
             nic: NicId(999),
@@ -589,7 +594,7 @@ impl Pair {
         }
     }
 
-    /// Another interface of a's host.
+    /// Returns another interface of a's host.
     pub(crate) fn alias_of_a(&self) -> Target {
         Target {
             nic: NicId(ALIAS_OF_A),
@@ -618,7 +623,7 @@ impl Pair {
         self.run_with(keep);
     }
 
-    /// Runs with b's answer to what no receive accepts.
+    /// Runs with `answer` as b's verdict on messages that no receive accepts.
     pub(crate) fn run_with(&mut self, answer: Answer) {
         self.b.owner_mut().answer = answer;
         self.net.with(|net| {
@@ -641,7 +646,7 @@ impl Pair {
         panic!("the endpoints never come to rest");
     }
 
-    /// B alone works once, and answers so.
+    /// Makes one progress call of b with that verdict. Returns whether it did anything.
     pub(crate) fn b_works(&mut self, answer: Answer) -> bool {
         self.b.owner_mut().answer = answer;
         let busy = self.b.progress();
@@ -649,7 +654,7 @@ impl Pair {
         busy
     }
 
-    /// Lets time pass in ten steps or more, none of which is taken for an absence.
+    /// Lets time pass in ten steps or more, none of which counts as an absence.
     pub(crate) fn advance(&mut self, span: Duration) {
         let steps = (span.as_secs() as u32 * 2).max(10);
         for _ in 0..steps {
@@ -658,18 +663,19 @@ impl Pair {
         }
     }
 
-    /// The number of links there have been.
+    /// Returns the number of links so far.
     pub(crate) fn links(&self) -> usize {
         self.net.with(|net| net.cables() as usize)
     }
 
-    /// From now on nothing arrives on these links, the oldest being 0, and on all others everything.
+    /// Holds what arrives on these links, the oldest being 0, and lets everything arrive on all
+    /// others.
     pub(crate) fn hold(&mut self, links: &[usize]) {
         let held = links.iter().map(|link| *link as u32).collect();
         self.net.with(|net| net.held = held);
     }
 
-    /// Has a side take in what is next on one link, at most.
+    /// Has a side take in at most what is next on one link.
     pub(crate) fn step(&mut self, side: Side, link: usize) {
         self.net.with(|net| {
             let all = 0..net.cables();
@@ -682,17 +688,17 @@ impl Pair {
         self.hold(&[]);
     }
 
-    /// The port looks at its newest link first.
+    /// Has the port look at its newest link first.
     pub(crate) fn newest_first(&mut self) {
         self.net.with(|net| net.newest_first = true);
     }
 
-    /// Every link is lost.
+    /// Resets every link.
     pub(crate) fn cut(&mut self) {
         self.net.with(|net| net.cut(LinkDown::Reset));
     }
 
-    /// The ends at which something waits, and nothing is held: a side and its link.
+    /// Returns the ends at which something waits: a side and its link.
     pub(crate) fn due(&self) -> Vec<(Side, usize)> {
         self.net.with(|net| {
             let ends: [Vec<_>; 2] = [(0, Side::A), (1, Side::B)].map(|(node, side)| {
@@ -707,7 +713,7 @@ impl Pair {
         })
     }
 
-    /// The peers of both are lost when they have been silent for so long.
+    /// Makes a pair that loses peers which have been silent for `peer_timeout`.
     pub(crate) fn losing(peer_timeout: Duration) -> Self {
         let config = Config {
             peer_timeout: Some(peer_timeout),
@@ -716,21 +722,21 @@ impl Pair {
         Self::of(config.clone(), config)
     }
 
-    /// Cuts a link.
+    /// Resets a link.
     pub(crate) fn cut_link(&mut self, cable: usize) {
         for end in ends(cable) {
             self.tell(end, Event::Down(LinkDown::Reset));
         }
     }
 
-    /// A comes back as another session; b is not told.
+    /// Replaces a by another session without telling b.
     pub(crate) fn restart_a_silently(&mut self) {
         self.sessions += 1;
         self.net.with(|net| net.forget(0));
         self.a = node(&self.net, &self.clock, settings(0), 0, self.sessions);
     }
 
-    /// A closes and is opened again at once, as another session.
+    /// Closes a and opens it again at once, as another session.
     pub(crate) fn reopen_a(&mut self, tombstones: usize) {
         self.sessions += 1;
         self.a.close();
@@ -742,7 +748,7 @@ impl Pair {
         self.a = node(&self.net, &self.clock, config, 0, self.sessions);
     }
 
-    /// A link to b that no endpoint of ours stands behind.
+    /// Makes a link to b whose calling end the test plays.
     pub(crate) fn stranger(&mut self) -> usize {
         self.net.with(|net| net.lay([None, Some(1)]) as usize)
     }
@@ -752,7 +758,7 @@ impl Pair {
         self.net.with(|net| net.inject(link, header, body));
     }
 
-    /// The packet that b would be given next.
+    /// Returns the packet that b receives next on link 0.
     pub(crate) fn next_for_b(&self) -> Option<(HeaderBytes, Vec<u8>)> {
         self.net
             .with(|net| match net.end(ends(0)[1]).inbox.front()? {
@@ -761,23 +767,23 @@ impl Pair {
             })
     }
 
-    /// From now on addresses that are called are those of the endpoints.
+    /// Leaves called addresses unchanged from now on.
     pub(crate) fn translate_none(&mut self) {
         self.net.with(|net| net.script.no_translator = true);
     }
 
-    /// From now on the network cannot tell b who its peers are.
+    /// Hides from b who its peers are, from now on.
     pub(crate) fn unname(&mut self) {
         self.net.with(|net| net.script.unnamed = true);
     }
 
-    /// The interface that the other end of a cable has.
+    /// Sets the interface at the other end of a cable.
     pub(crate) fn seen_as(&mut self, cable: usize, nic: u64) {
         self.net
             .with(|net| net.script.seen.insert(cable as u32, nic));
     }
 
-    /// The body of the first packet of that kind that was sent.
+    /// Returns the body of the first packet of that kind that was sent.
     pub(crate) fn overheard(&self, kind: Kind) -> Vec<u8> {
         self.all_of(kind).remove(0).1
     }
@@ -790,7 +796,7 @@ impl Pair {
         })
     }
 
-    /// Packets from that end of a cable that have not been read.
+    /// Returns packets from that end of a cable that have not been read.
     fn read(&self, link: LinkId) -> Vec<Bytes> {
         self.net.with(|net| {
             let all = net.script.heard.iter_mut();
@@ -807,18 +813,19 @@ impl Pair {
         self.net.with(|net| net.tell(link, event));
     }
 
-    /// Packets that b has sent on a link that it did not begin, and whether it has closed it.
+    /// Returns packets that b has sent on a link that it did not begin, and whether b has closed
+    /// it.
     pub(crate) fn told(&mut self, cable: usize) -> (Vec<(HeaderBytes, Vec<u8>)>, bool) {
         let link = ends(cable)[1];
         (self.read(link), self.net.with(|net| net.end(link).closed))
     }
 
-    /// Whether the calling end has closed that link.
+    /// Returns whether the calling end has closed that link.
     pub(crate) fn left(&self, cable: usize) -> bool {
         self.net.with(|net| net.end(ends(cable)[0]).closed)
     }
 
-    /// Gives a secret of its own to each side, as a host that opens an endpoint does.
+    /// Makes a pair in which each side has a key, as a host gives one to each endpoint.
     pub(crate) fn with_keys() -> Self {
         let config = |key| Config {
             key: Key([key; 16]),
@@ -827,7 +834,7 @@ impl Pair {
         Self::of(config(1), config(2))
     }
 
-    /// As if a had sent it.
+    /// Sends a packet to b as if it came from a.
     pub(crate) fn inject_from_a(&mut self, header: HeaderBytes, body: Vec<u8>) {
         self.inject(0, header, body);
     }

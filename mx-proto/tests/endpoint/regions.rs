@@ -74,7 +74,7 @@ fn a_get_that_waits_for_its_turn_has_no_time_out() {
     let mut pair = Pair::with_regions(true, true);
     let (b, _) = connected(&mut pair);
     let key = pair.b.register(pair.filled(vec![1; 1000]), BOTH);
-    // As many as may be under way, and one more.
+    // As many gets as may be under way, and one more.
     pair.freeze_b = true;
     for word in 0..17 {
         let into = pair.shared(1000);

@@ -1,11 +1,11 @@
-//! Two ports made of datagrams, on a network whose every datagram a test can see and drop.
+//! Two ports made of datagrams, on a network on which a test can see and drop every datagram.
 //!
 //! ```text
 //!   Reliable, node 0 --- DatagramNet: in order, without latency --- Reliable, node 1
-//!                            `- Seen: all that was sent, and what of it is lost
+//!                            `- Seen: all datagrams sent, and those of them that are lost
 //! ```
 //!
-//! Faulty networks are tried at length with the simulator (`tests/sim/ports`).
+//! The simulator (`tests/sim/ports`) tries faulty networks at length.
 
 mod links;
 mod rounds;
@@ -47,22 +47,22 @@ fn target(endpoint: u32) -> Target {
     }
 }
 
-/// The command channel of an endpoint; only 0 and 1 exist.
+/// Returns the command channel of an endpoint; only those of 0 and 1 exist.
 fn command(endpoint: u32) -> SimAddress {
     SimAddress::command(NIC, EndpointId(endpoint))
 }
 
 #[derive(Default)]
 struct Seen {
-    /// Every datagram sent: by which node, on which channel, its bytes.
+    /// Every datagram sent: the sending node, the channel, the bytes.
     log: Vec<(usize, Channel, Vec<u8>)>,
-    /// Numbers in the log of datagrams that do not arrive.
+    /// Indices in the log of the datagrams that do not arrive.
     lose: Vec<usize>,
-    /// Datagrams whose source address does not matter.
+    /// Number of datagrams whose source address does not matter.
     express: usize,
-    /// Size beyond which the service refuses datagrams.
+    /// Size beyond which the service rejects datagrams.
     refuse_above: Option<usize>,
-    /// Number of such refusals.
+    /// Number of such rejections.
     refused: usize,
 }
 
@@ -89,16 +89,17 @@ impl Seen {
     }
 }
 
-/// A user of one port: keeps what arrives. Packets whose body is larger than 32 KiB are placed.
+/// A user of one port, which keeps what arrives. Packets with a body of more than 32 KiB are
+/// placed.
 #[derive(Default)]
 struct User {
     up: Vec<LinkId>,
     down: Vec<LinkDown>,
-    /// Calls of `on_writable`.
+    /// Number of calls of `on_writable`.
     writable: usize,
     from: Option<LinkId>,
     packets: Vec<(u8, Vec<u8>)>,
-    /// Where placed bodies go, by mark.
+    /// Memory of placed bodies, by mark.
     rooms: HashMap<u8, Vec<u8>>,
 }
 
@@ -145,9 +146,9 @@ struct Pair {
     seen: Rc<RefCell<Seen>>,
     ports: [Reliable<SimDatagrams>; 2],
     users: [User; 2],
-    /// A link that brings a packet is bound at once.
+    /// Whether a link that brings a packet is bound at once.
     binds: bool,
-    /// The last link that was bound. To bind it again would wake it.
+    /// The last link that was bound; binding it again would wake it.
     bound: Option<LinkId>,
 }
 
@@ -197,7 +198,7 @@ impl Pair {
         }
     }
 
-    /// Two ports with a link that has brought a packet and is not bound at the called end.
+    /// Returns two ports with a link that has brought a packet and is not bound at the called end.
     fn strange(config: ReliableConfig) -> (Self, LinkId) {
         let mut pair = Self::new(config);
         pair.binds = false;
@@ -206,7 +207,7 @@ impl Pair {
         (pair, link)
     }
 
-    /// Two ports with a link, and everything that follows from that done.
+    /// Returns two ports with an established link.
     fn connected(config: ReliableConfig) -> (Self, LinkId) {
         let mut pair = Self::new(config);
         let link = pair.call(1);
@@ -254,7 +255,7 @@ impl Pair {
         }
     }
 
-    /// Lets 20 us pass again and again.
+    /// Polls both ends every 20 us.
     fn run(&mut self, span: Duration) {
         let end = self.now().after(span);
         while self.now() < end {
@@ -283,7 +284,7 @@ impl Pair {
         self.ports[end].send(link, &header, body).map(|_| ())
     }
 
-    /// The first end sends a message from `memory`.
+    /// Sends a message from `memory` at the first end.
     fn bring(&mut self, link: LinkId, mark: u8, memory: &Vec<u8>) -> Result<Sent, SendError> {
         let len = memory.len();
         let body = Body::Memory {
@@ -306,20 +307,20 @@ impl Pair {
         self.seen.borrow().log.len()
     }
 
-    /// The last datagram that a port has sent.
+    /// Returns the last datagram that a port has sent.
     fn last_of(&self, end: usize) -> Vec<u8> {
         let seen = self.seen.borrow();
         let last = seen.log.iter().rfind(|(from, _, _)| *from == end);
         last.expect("it has sent something").2.clone()
     }
 
-    /// Loses what is sent from now on, `count` datagrams of it.
+    /// Loses the next `count` datagrams.
     fn lose_next(&self, count: usize) {
         let next = self.logged();
         self.seen.borrow_mut().lose = (next..next + count).collect();
     }
 
-    /// Polls leave out the data channel from now on.
+    /// Has polls leave out the data channel from now on.
     fn leave_out_data(&self) {
         self.net.change(|terms| terms.glances = u32::MAX - 1);
     }
@@ -328,7 +329,7 @@ impl Pair {
         self.ports[end].close(link, how);
     }
 
-    /// The time after which a packet that is lost is asked for: the RTO.
+    /// Measures the time after which a lost packet is asked for: the RTO.
     fn time_until_asked(&mut self, link: LinkId) -> Duration {
         self.lose_next(10_000);
         self.send(0, link, 0, b"lost").unwrap();

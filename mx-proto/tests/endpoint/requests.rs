@@ -1,4 +1,4 @@
-//! Settings and questions of one request: time-outs, and cancelling only while it is unmatched.
+//! Time-outs of single requests, and cancels that apply only to unmatched ones.
 
 use super::pair::{self, Acts, Pair, Side, TIMEOUT};
 use super::{EXACT, associated, bits, completions, connected, pattern, pending, waiting};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A send that is not answered.
+/// Sends a message that is not received.
 fn unanswered(pair: &mut Pair, to: RemoteId, context: u64) -> RequestId {
     let data = pair.filled(vec![1]);
     let posted = pair
@@ -64,7 +64,7 @@ fn remote_read_with_progress_does_not_time_out() {
     }
     assert_eq!(completions(&mut pair.a), []);
     assert_eq!(completions(&mut pair.b), []);
-    // A send reads nothing, whatever is said about it.
+    // A send reads nothing, whatever is reported about it.
     pair.advance(TIMEOUT * 3 / 4);
     pair.moves(Side::A, RemoteUse::Reading(1 << 63 | word));
     pair.advance(TIMEOUT * 3 / 4);
@@ -72,7 +72,8 @@ fn remote_read_with_progress_does_not_time_out() {
     assert_eq!(timed_out(&completions(&mut pair.b)), [2]);
 }
 
-/// A send that b reads, where refusing that ends the link: its id, and b's read.
+/// Begins a send that b reads, where a rejected read ends the link. Returns a's name for b, the id
+/// of the send, and the token of b's read.
 fn being_read(pair: &mut Pair) -> (RemoteId, RequestId, u64) {
     let (b, _) = connected(pair);
     let buffer = pair.shared(100_000);
@@ -126,7 +127,7 @@ fn a_receiver_that_goes_on_reading_is_not_waited_for_for_long() {
     assert_eq!(pair.a.cancel(send), Cancelled::Later);
     pair.advance(Duration::from_millis(1900));
     assert_eq!((completions(&mut pair.a), pair.closed()), (vec![], vec![]));
-    // What it says of its progress prolongs nothing.
+    // Reported progress does not extend the time.
     pair.moves(Side::A, RemoteUse::Registered(send.to_word()));
     pair.advance(Duration::from_millis(200));
     let ends = completions(&mut pair.a);

@@ -1,4 +1,4 @@
-//! A site's secret: only peers that know it get in and are believed.
+//! A site's secret: only peers that know it are accepted and believed.
 
 use super::bits;
 use super::pair::{self, Acts, Pair, Side};
@@ -32,14 +32,14 @@ fn packet(kind: Kind, aux: u32, body: Vec<u8>) -> Packet {
     (header.emit(), body)
 }
 
-/// There is no remote, and nothing is under way.
+/// Asserts that there is no remote and nothing is under way.
 fn no_remotes(pair: &mut Pair) {
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (0, 0));
     assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
     assert_eq!((pair.a.next_down(), pair.b.next_down()), (None, None));
 }
 
-/// A calls an interface of an impostor without the secret: the link, and a's Connect.
+/// Has a call an impostor without the secret. Returns the link and a's Connect.
 fn lured(pair: &mut Pair) -> (usize, Packet) {
     let target = pair.impostor();
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
@@ -50,7 +50,7 @@ fn lured(pair: &mut Pair) -> (usize, Packet) {
     (link, said.remove(0))
 }
 
-/// Genuine packets: a Connect of a's, b's Challenge, a's Prove; all of it is over.
+/// Returns genuine packets of a session that has ended: a's Connect, b's Challenge, a's Prove.
 fn recorded(pair: &mut Pair) -> [Packet; 3] {
     let (called, connect) = lured(pair);
     let calls = pair.stranger();
@@ -89,7 +89,7 @@ fn another_secret_or_none_ends_the_connect_at_once() {
             "{counted:?}"
         );
     }
-    // A program that connects again does not do that for ever.
+    // A program that connects again does not retry this call.
     let mut pair = Pair::with_secrets(OURS, None, 8, 64);
     assert_eq!(pair.call().0, Status::BadSecret);
     assert_eq!(pair.links(), 1);
@@ -99,7 +99,7 @@ fn another_secret_or_none_ends_the_connect_at_once() {
 fn nothing_recorded_is_worth_anything_again() {
     let mut pair = pair(OURS, OURS);
     let [connect, challenge, prove] = recorded(&mut pair);
-    // To b: it asks with another nonce.
+    // Replayed to b, whose challenge has another nonce now.
     for proof in [
         prove.1.clone(),
         challenge.1[40..].to_vec(),
@@ -107,14 +107,15 @@ fn nothing_recorded_is_worth_anything_again() {
         vec![0; 32],
     ] {
         let (header, body) = packet(Kind::Prove, 0, proof);
-        // Sent before the challenge has come, and then: either way it counts as the answer.
+        // Sent before the challenge has come, and after it; in both cases the proof counts as the
+        // answer.
         for early in [true, false] {
             let link = pair.stranger();
             pair.inject(link, connect.0, connect.1.clone());
             if !early {
                 pair.run();
                 assert_eq!(kinds(&pair.told(link).0), [Kind::Challenge]);
-                // That of the recording and this one.
+                // The challenge that was recorded, and this one.
                 assert_eq!(pair.b.introductions(), 2);
             }
             pair.inject(link, header, body.clone());
@@ -127,7 +128,7 @@ fn nothing_recorded_is_worth_anything_again() {
             no_remotes(&mut pair);
         }
     }
-    // To a: its nonce is another.
+    // Replayed to a, whose nonce is another.
     let (link, _) = lured(&mut pair);
     pair.answer(link, challenge.0, challenge.1.clone());
     pair.run();
@@ -144,10 +145,11 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
     let mut pair = pair(OURS, OURS);
     let [connect, challenge, _] = recorded(&mut pair);
     let (wrong, proof) = packet(Kind::Prove, 0, vec![0; 32]);
-    // A connect with another key is refused, and its sender may have one with ours behind it.
+    // A connect with a wrong key is rejected, and its sender may have sent one with the right key
+    // behind it.
     let mut other_key = connect.clone();
     other_key.1[8] ^= 1;
-    // With room for the refusal, and when eight answers are there that are not read.
+    // With room for the rejection, and with the room full of unread answers.
     for unread in [0, 7] {
         let link = pair.stranger();
         pair.inject(link, connect.0, connect.1.clone());
@@ -178,7 +180,7 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
         assert!(closed, "{unread} unread");
         no_remotes(&mut pair);
     }
-    // Nor where the called peer proves it wrongly.
+    // The same for a called peer with a wrong proof.
     let (link, connect) = lured(&mut pair);
     let (mut reply, hello) = packet(Kind::Reply, 0, hello_of(&connect));
     reply[8..16].copy_from_slice(&connect.0[8..16]);
@@ -232,8 +234,9 @@ fn hello_of(connect: &Packet) -> Vec<u8> {
     connect.1.clone()
 }
 
-/// A relay without the secret, called by a, lets b prove it, which takes a's words for those of another
-/// caller: the link from a to it, as good as proven, and a's Connect.
+/// Has a relay without the secret, which a calls, pass a's Connect on to b, which proves that it
+/// knows the secret. Returns the link from a to the relay, on which b's proof has been accepted,
+/// and a's Connect.
 fn laundered(pair: &mut Pair) -> (usize, Packet) {
     let (called, connect) = lured(pair);
     let calls = pair.stranger();
@@ -254,7 +257,7 @@ fn laundered(pair: &mut Pair) -> (usize, Packet) {
 
 #[test]
 fn relay_does_not_pass_for_a_peer_with_the_secret() {
-    // It introduces itself under its own name.
+    // The relay introduces itself under its own name.
     let mut pair = pair(OURS, OURS);
     let (link, connect) = laundered(&mut pair);
     let (mut header, mut body) = packet(Kind::Reply, 0, hello_of(&connect));
@@ -286,7 +289,7 @@ fn a_call_to_another_address_than_ours_is_a_relays_and_refused() {
         assert_eq!((told.len(), aux, closed), (1, code, is_refused));
         assert_eq!(pair.b.stats().unproven, is_refused.into());
     }
-    // What is called under one of its own is accepted.
+    // A call to another address of b's is accepted.
     let mut pair = pair(OURS, OURS);
     pair.translate_none();
     let alias = pair.alias_of_b();
@@ -326,7 +329,7 @@ fn a_stranger_that_says_anything_before_its_proof_is_gone() {
         assert!(pair.told(link).1, "{kind:?}");
         no_remotes(&mut pair);
     }
-    // Nor may a stranger begin with a proof.
+    // A stranger may not begin with a proof either.
     let link = pair.stranger();
     let (header, body) = packet(Kind::Prove, 0, vec![0; 32]);
     pair.inject(link, header, body);
@@ -356,7 +359,7 @@ fn several_connects_on_a_link_are_asked_once() {
             }
         };
         assert_eq!(ends, [0, 1, 2].map(expected));
-        // Three answers and one question.
+        // Three answers and one challenge.
         assert_eq!(pair.a.stats().packets_in, 4);
         assert_eq!(pair.links(), 1);
     }

@@ -2,17 +2,17 @@
 
 use super::*;
 
-/// More than a port delivers whole.
+/// Length of a message that a port does not deliver whole.
 const LEN: usize = 60_000;
 
-/// Two of them with credit for one such message; what a calls b, and what b calls a.
+/// Returns a pair with credit for one message of [`LEN`], a's name for b, and b's name for a.
 fn streaming() -> (Pair, RemoteId, RemoteId) {
     let mut pair = Pair::streaming(4096);
     let (b, a) = connected(&mut pair);
     (pair, b, a)
 }
 
-/// A sends that to b.
+/// Sends `data` from a to b.
 fn send(pair: &mut Pair, b: RemoteId, word: u64, data: Vec<u8>) -> mx_sim::Buffer {
     let data = pair.filled(data);
     let posted = pair
@@ -22,14 +22,14 @@ fn send(pair: &mut Pair, b: RemoteId, word: u64, data: Vec<u8>) -> mx_sim::Buffe
     data
 }
 
-/// B receives what has those bits into a new buffer of that length.
+/// Receives the message with those bits at b, into a new buffer of that length.
 fn receive(pair: &mut Pair, word: u64, len: usize) -> (mx_sim::Buffer, ReceivePosted) {
     let buffer = pair.shared(len);
     let received = pair.b.recv(bits(word), EXACT, buffer.clone(), word);
     (buffer, received.unwrap())
 }
 
-/// Nothing of ours is left anywhere, and all that was lent is still lent or free.
+/// Asserts that no operation and no message remains, and that all credits are lent or free.
 fn nothing_left(pair: &mut Pair) {
     assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
     let (flow, waiting) = (pair.b.flow_stats(), pair.b.unexpected_bytes());
@@ -46,7 +46,7 @@ fn without_credit_it_is_announced() {
     pair.run();
     assert_eq!(buffer.bytes(), pattern(LEN, 3));
     assert_eq!(pair.a.stats().offers_out, 1);
-    // It was lent some for the next one.
+    // B has lent credits for the next message.
     let (buffer, _) = receive(&mut pair, 2, LEN);
     send(&mut pair, b, 2, pattern(LEN, 4));
     pair.run();
@@ -122,7 +122,7 @@ fn complete_inbox_message_is_in_the_owners_memory() {
         pair.b.owner_mut().memory = true;
         let message = pair.b.next_message().unwrap();
         assert_eq!((message.turn, message.memory.bytes()), (5, pattern(LEN, 3)));
-        // Its credits get back to a.
+        // The credits get back to a.
         pair.run();
     }
     assert_eq!(pair.b.owner().asked.len(), 2);

@@ -1,4 +1,5 @@
-//! Messages whose sender has gone: received as if it were still there, and no more of them than allowed.
+//! Messages whose sender has ended: they are received as if it were still there, and only as many
+//! as allowed.
 
 use super::pair::{self, Acts, Pair, Side, defer};
 use super::{EXACT, bits, completions, connected};
@@ -7,7 +8,7 @@ use mx_proto::{
 };
 use mx_sim::Reports;
 
-/// Two endpoints that know each other, and what b calls a.
+/// Returns two connected endpoints, a's name for b, and b's name for a.
 fn associated(tombstones: usize) -> (Pair, RemoteId, RemoteId) {
     let mut pair = Pair::keeping(tombstones);
     let (b, a) = connected(&mut pair);
@@ -19,7 +20,7 @@ fn send(pair: &mut Pair, to: RemoteId, tag: u64, data: Vec<u8>) {
     pair.a.sends(to, bits(tag), data, 0);
 }
 
-/// A sends messages 1 to `count`, each as long as its number, and closes.
+/// Sends messages 1 to `count` from a, each as long as its number, and closes a.
 fn sent_and_gone(pair: &mut Pair, to: RemoteId, count: u8) {
     for tag in 1..=count {
         send(pair, to, tag.into(), vec![tag; tag.into()]);
@@ -63,7 +64,7 @@ fn what_a_sender_left_behind_is_received_under_its_name() {
             buffer.bytes()[..tag as usize],
             vec![tag as u8; tag as usize]
         );
-        // The receiver may ask for the name of the sender, also of the last message's.
+        // The receiver may ask for the name of the sender, even after its last message.
         assert_eq!(pair.b.remote_identity(done.remote), Some(name));
         assert_eq!(pair.b.remote_context(done.remote), Some(42));
         assert!(pair.b.is_tombstone(done.remote));
@@ -80,7 +81,7 @@ fn no_more_than_allowed_stay_and_the_oldest_do() {
     assert_eq!(here(&mut pair), 2);
     assert!(probed(&mut pair, 1).is_some() && probed(&mut pair, 2).is_some());
     assert_eq!(pair.b.unexpected_bytes(), 1 + 2);
-    // Room that has become free is used again.
+    // Space that has become free is used again.
     let one = pair.shared(8);
     pair.b.recv(bits(1), EXACT, one, 0).unwrap();
     pair.restart_a_silently();

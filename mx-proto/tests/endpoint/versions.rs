@@ -1,7 +1,7 @@
-//! A peer of version 8 as it was, kept in bytes, and later versions that are made of it.
+//! A peer of version 8, kept as bytes, and later versions derived from it.
 //!
-//! The bytes are written down from docs/wire-format.md. They stay as they are when the version changes: a machine of
-//! version 8 reads and says no others.
+//! The bytes follow docs/wire-format.md. They stay as they are when the version changes, because a
+//! machine of version 8 understands no others.
 
 use super::pair::{Acts, Pair};
 use super::{EXACT, bits};
@@ -9,14 +9,15 @@ use mx_proto::{NicId, ReceivePosted, Status};
 use mx_sim::Reports;
 use mx_sim::log_lines;
 
-/// The kept Connect: of endpoint 3, in life 0x6b65_7074, with connect id 7, 64 credits and a greeting of 8 bytes.
+/// The kept Connect of endpoint 3, in life 0x6b65_7074, with connect id 7, 64 credits and a
+/// greeting of 8 bytes.
 const CONNECT: [u8; 32] = [
     1, 0, b'M', b'X', 72, 0, 0, 0, // kind, zero, magic, body length
     7, 0, 0, 0, 0, 0, 0, 0, // connect id
     0, 0, 0, 0, 0, 0, 0, 0, // length, status
     64, 0, 0, 0, 0, 0, 0, 0, // credits, slots and wanted
 ];
-/// The kept Reply, with status 0. Its connect id is that of the call.
+/// The kept Reply, with status 0; the connect id of the call is filled in.
 const REPLY: [u8; 32] = {
     let mut bytes = CONNECT;
     bytes[0] = 2;
@@ -58,12 +59,12 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
 }
 
-/// The kept hello and greeting.
+/// Returns the kept hello and greeting.
 fn kept() -> Vec<u8> {
     [&HELLO[..], &GREETING].concat()
 }
 
-/// The hello of another version, otherwise the same.
+/// Makes the hello of another version, otherwise the same.
 fn of_version(version: u16, oldest: u16) -> Vec<u8> {
     let mut body = kept();
     body[VERSION..VERSION + 2].copy_from_slice(&version.to_le_bytes());
@@ -71,7 +72,8 @@ fn of_version(version: u16, oldest: u16) -> Vec<u8> {
     body
 }
 
-/// A later version that offers more: all features, a greeting longer than ours, and bytes behind it.
+/// Makes the hello of a later version that offers more: all features, a greeting longer than ours,
+/// and bytes behind it.
 fn with_more() -> Vec<u8> {
     let mut body = of_version(9, 8);
     body[GREETING_LENGTH] = 100;
@@ -86,7 +88,8 @@ fn packet(mut header: [u8; 32], body: &[u8]) -> [u8; 32] {
     header
 }
 
-/// The status of a Reply to the kept Connect, whose header and first 32 bytes of hello are where version 8 reads them.
+/// Returns the status of a Reply to the kept Connect, its body, and whether b has closed the link.
+/// The header and the first 32 bytes of the hello are where version 8 reads them.
 fn status_of(pair: &mut Pair, link: usize) -> (u32, Vec<u8>, bool) {
     let (mut packets, closed) = pair.told(link);
     let (header, body) = packets.remove(0);
@@ -99,7 +102,7 @@ fn status_of(pair: &mut Pair, link: usize) -> (u32, Vec<u8>, bool) {
     (u32_at(&header, STATUS), body, closed)
 }
 
-/// Calls b as a stranger of that interface does.
+/// Calls b as a stranger of that interface.
 fn call(pair: &mut Pair, nic: u64, header: [u8; 32], body: Vec<u8>) -> usize {
     let link = pair.stranger();
     pair.seen_as(link, nic);
@@ -130,10 +133,10 @@ fn peers_of_version_8_and_later_compatible_are_accepted() {
         assert_eq!((status, closed), (0, false));
         assert_eq!(u32_at(&hello, FEATURES), 0, "no feature is used");
         assert_ne!(hello[NONCE..64], [0; 16]);
-        // A claim follows when others have said that life before.
+        // A claim follows if others have presented that life before.
         let end = 64 + usize::from(hello[GREETING_LENGTH]);
         assert!(hello.len() == end || hello.len() == end + 40);
-        // What it says is its own.
+        // Its messages are its own.
         let mut eager = CONNECT;
         (eager[0], eager[CONNECT_ID], eager[16]) = (3, 5, 1);
         eager[24] = 0;
@@ -168,7 +171,8 @@ fn incompatible_versions_are_rejected_readably() {
         (7, 7),
     ];
     for (count, (version, oldest)) in (1..).zip(callers) {
-        // All of a hello, what all versions have of it, and a greeting that ends behind its body.
+        // A whole hello; its part common to all versions; a body that ends before its greeting
+        // does.
         for len in [72, 32, 64] {
             let mut body = of_version(version, oldest)[..len].to_vec();
             body[INTERFACE] = count as u8;
@@ -197,12 +201,12 @@ fn incompatible_versions_are_rejected_readably() {
         }
         assert_eq!(pair.b.stats().refused, 3 * count);
     }
-    // Shorter than what all have, or another magic.
+    // Shorter than the common part, or with another magic.
     for body in [of_version(60_000, 60_000)[..31].to_vec(), vec![0; 64]] {
         let link = call(&mut pair, 700, CONNECT, body);
         assert_eq!(pair.told(link), (vec![], true));
     }
-    // A greeting of a version that is understood ends behind its body.
+    // In a version that is understood: a body that ends before its greeting does.
     let link = call(&mut pair, 700, CONNECT, kept()[..71].to_vec());
     assert_eq!(pair.told(link), (vec![], true));
     assert_eq!((pair.b.remotes(), pair.b.stats().malformed), (1, 3));
@@ -210,7 +214,8 @@ fn incompatible_versions_are_rejected_readably() {
     assert_eq!((pair.a.next_down(), pair.b.next_down()), (None, None));
 }
 
-/// The end of a call that is answered so. Its Connect is where version 8 reads it.
+/// Has a call an impostor, which answers with these. Returns how the call ends. The Connect is
+/// where version 8 reads it.
 fn answered(status: u8, mark: u8, body: Vec<u8>) -> (Status, Pair) {
     let mut pair = Pair::new();
     pair.a
@@ -251,7 +256,7 @@ fn a_call_that_another_version_answers_ends_whatever_it_says() {
         (2, 60_000, 60_000, 32),
         (2, 9, 9, 72),
         (2, 7, 0, 64),
-        // It has understood us, and we do not understand it.
+        // The peer has understood us, and we do not understand the peer.
         (0, 60_000, 60_000, 72),
         (0, 9, 9, 32),
         (0, 0, 0, 72),

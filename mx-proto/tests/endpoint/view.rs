@@ -1,9 +1,9 @@
-//! The view that tools have of an endpoint's remotes.
+//! The view of an endpoint's remotes that tools have.
 
 use super::*;
 use mx_proto::{Phase, RemoteView};
 
-/// A's remotes.
+/// Returns a's remotes as tools see them.
 fn seen(pair: &Pair) -> Vec<RemoteView> {
     let places = 0..pair.a.view_places();
     places.filter_map(|place| pair.a.view_at(place)).collect()

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Sends wait for ever, transfers do not.
+/// Returns a pair whose sends wait for ever and whose transfers do not.
 fn patient() -> (Pair, RemoteId) {
     let mut pair = Pair::waiting_for_ever();
     let (b, _) = connected(&mut pair);
@@ -44,7 +44,7 @@ fn a_send_waits_for_ever_and_its_transfer_does_not() {
     pair.run();
     pair.advance(TIMEOUT - SECOND);
     assert_eq!(completions(&mut pair.a), []);
-    // It has asked for two parts, and the second counts as progress.
+    // The receiver has asked for two parts, and the second counts as progress.
     pair.advance(TIMEOUT + 3 * SECOND);
     assert_eq!(ends(&completions(&mut pair.a)), [(1, Status::Timeout)]);
 }
@@ -63,7 +63,7 @@ fn a_send_with_a_limit_is_withdrawn_and_its_remote_stays() {
         assert_eq!(ends(&completions(&mut pair.a)), [(1, Status::Timeout)]);
         data.give_back();
         assert!(!pair.a.limit_waiting(limited, Some(SECOND)));
-        // The send that was withdrawn is not received.
+        // The withdrawn send is not received.
         let buffer = pair.shared(len);
         pair.b.recv(bits(1), EXACT, buffer.clone(), 3).unwrap();
         pair.run();
@@ -88,7 +88,7 @@ fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     for recv in &recvs {
         assert!(pair.b.limit_waiting(*recv, Some(2 * SECOND)));
     }
-    // A small message, and a large one whose bytes take their time.
+    // A small message, and a large one whose bytes are held.
     let small = pair.filled(vec![1; 10]);
     pair.a.sends(b, bits(0), small, 0);
     pair.hold_data = true;
@@ -100,7 +100,7 @@ fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     pair.advance(5 * SECOND);
     assert_eq!(ends(&completions(&mut pair.b)), [(2, Status::Timeout)]);
     buffers[2].give_back();
-    // Its place is gone: the message is for the next receive.
+    // The timed-out receive is no longer there; the message waits for the next one.
     pair.a.sends(b, bits(2), vec![2; 10], 0);
     pair.run();
     assert_eq!(completions(&mut pair.b), []);

@@ -1,4 +1,4 @@
-//! A cluster that starts: all call all at the same time.
+//! A cluster that starts: all nodes call all others at the same time.
 
 use mx_proto::Config;
 use mx_proto::reliability::ReliableConfig;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const NODES: usize = 8;
 
-/// Each call is a session, and none of them ends or is begun again.
+/// Asserts that each call becomes a session, and that none of these ends or begins again.
 fn all_meet<N: Network>(world: &World, network: N) {
     let quiet = (Config::default(), Habits::default());
     let mut stage = Stage::new((world, network), NODES, quiet, true);

@@ -23,7 +23,7 @@ const LARGE: usize = 16 << 20;
 const BULK: u64 = 5;
 const SMALL: u64 = 9;
 
-/// Like kernel TCP over 1 Gbit/s, with megabytes in its buffers.
+/// Returns a profile like kernel TCP over 1 Gbit/s, with megabytes in its buffers.
 fn tcp() -> Profile {
     Profile {
         packet_max: 48 << 10,
@@ -36,7 +36,7 @@ fn tcp() -> Profile {
     }
 }
 
-/// Two nodes with at most so many data links each, of which the first has called the second.
+/// Makes two nodes with at most `links` data links each, of which the first has called the second.
 fn two(seed: u64, links: [u32; 2], profile: Profile) -> Stage<Reliably> {
     let world = World::new(seed);
     seeds::watch(&world);
@@ -59,7 +59,8 @@ fn two(seed: u64, links: [u32; 2], profile: Profile) -> Stage<Reliably> {
     stage
 }
 
-/// Two nodes with at most so many data links over datagrams, of which the first has called the second.
+/// Makes two nodes over datagrams with at most `links` data links, of which the first has called
+/// the second.
 fn over_datagrams(seed: u64, links: u32, terms: Terms) -> Stage<Unreliably> {
     let config = ReliableConfig {
         data_links: links,
@@ -74,7 +75,7 @@ fn over_datagrams(seed: u64, links: u32, terms: Terms) -> Stage<Unreliably> {
     stage
 }
 
-/// A network of 1 Gbit/s with a queue of 2 ms.
+/// Returns a network of 1 Gbit/s with a queue of 2 ms.
 fn gigabit() -> Terms {
     Terms::with(Faults {
         bandwidth: Some(125_000_000),
@@ -83,7 +84,7 @@ fn gigabit() -> Terms {
     })
 }
 
-/// Two nodes with so many data links, all of which are open.
+/// Makes two nodes with `links` data links, all of which are open.
 fn linked(seed: u64, links: u32, profile: Profile) -> Stage<Reliably> {
     let mut stage = two(seed, [links; 2], profile);
     pass(&mut stage, 0, LARGE / 4);
@@ -92,7 +93,7 @@ fn linked(seed: u64, links: u32, profile: Profile) -> Stage<Reliably> {
     stage
 }
 
-/// Sends a large message from one node to the other. Returns the time that it takes.
+/// Sends a large message from one node to the other. Returns the time that the message takes.
 fn pass<N: Network>(stage: &mut Stage<N>, from: usize, len: usize) -> Duration {
     let (began, before) = (stage.world.now(), stage.received());
     stage.at(1 - from).recv(Selector::exact(BULK), len);
@@ -101,7 +102,7 @@ fn pass<N: Network>(stage: &mut Stage<N>, from: usize, len: usize) -> Duration {
     stage.world.now().since(began)
 }
 
-/// Asserts that no session has ended and that both nodes have lost so many data links.
+/// Asserts that no session has ended and that each node has lost `lost` data links.
 fn check_lost<N: Network>(stage: &mut Stage<N>, lost: u64) {
     for id in 0..2 {
         let stats = stage.at(id).endpoint.stats();
@@ -122,14 +123,15 @@ fn send_to<N: Network>(stage: &mut Stage<N>, from: usize, to: usize, (bits, len)
     node.send(session, bits, len);
 }
 
-/// Begins a large message from one node to the other, and lets it get under way.
+/// Begins a large message from one node to the other, and lets some of it be transferred.
 fn begin_bulk<N: Network>(stage: &mut Stage<N>, from: usize) {
     stage.at(1 - from).recv(Selector::exact(BULK), 4 * LARGE);
     send(stage, from, BULK, 4 * LARGE);
     stage.run(Duration::from_millis(50));
 }
 
-/// The time of a small message, which may go at once, be copied or have to be matched. The nodes rest after it.
+/// Returns the time of a small message, which may be sent at once, copied or matched. The nodes
+/// rest after it.
 fn small_message<N: Network>(stage: &mut Stage<N>, from: usize, to: usize) -> Duration {
     let (began, before) = (stage.world.now(), stage.received());
     stage.at(to).recv(Selector::exact(SMALL), 8);
@@ -166,7 +168,7 @@ fn a_small_message_waits_little_while_the_data_link_opens() {
             send(&mut stage, from, bits, LARGE);
         }
         stage.run(Duration::from_micros(100));
-        // Two parts of each message, of 128 KiB, and what had begun.
+        // Two parts of each message, of 128 KiB, and those that had begun.
         let took = small_message(&mut stage, from, 1 - from);
         println!("{took:?}");
         assert!(took < Duration::from_millis(10), "{took:?}");
@@ -175,7 +177,8 @@ fn a_small_message_waits_little_while_the_data_link_opens() {
     }
 }
 
-/// A small message beside bulk of its own node takes as long as one of another node, over one path of 1 Gbit/s.
+/// Beside bulk data of its own node, a small message takes as long as beside that of another node,
+/// over one path of 1 Gbit/s.
 #[test]
 fn over_datagrams_a_small_message_waits_for_the_path_alone() {
     for from in [0, 1] {
@@ -260,7 +263,7 @@ fn bodies_are_finished_whatever_becomes_of_their_data_links() {
 fn bytes_of_a_message_that_is_called_off_are_no_other_ones() {
     seeds::each(60, |seed| {
         let mut rng = Rng::new(seed);
-        // What has been sent on the data link comes long after what is said on the other one.
+        // Bytes on the data link arrive long after packets that the command link carries.
         let profile = Profile {
             room: 8 << 20,
             bandwidth: Some(10_000_000),
@@ -341,7 +344,7 @@ fn short_messages_pass_long_ones_on_their_data_link() {
     }
     let began = stage.world.now();
     stage.run_until_received(2, 60_000_000);
-    // No more comes before it than the link had room for, of 268 ms.
+    // Before this message only as much arrives as the link had room for, which takes 268 ms.
     let took = stage.world.now().since(began);
     assert!(took < Duration::from_millis(45), "{took:?}");
     stage.run_until_received(4, 60_000_000);
@@ -362,7 +365,7 @@ fn stalled_data_link_is_closed_and_its_bytes_ignored() {
         assert!(took < Duration::from_secs(10), "{from} {links}: {took:?}");
         check_lost(&mut stage, 1);
         stage.at(1 - from).recv(Selector::exact(BULK), LARGE);
-        // They come now.
+        // The late bytes arrive now.
         stage.run(late);
         send(&mut stage, from, BULK, LARGE);
         stage.run_until_received(before + 2, 60_000_000);
@@ -421,11 +424,12 @@ fn a_data_link_may_break_after_every_step_of_a_body() {
     }
 }
 
-/// Times of bodies of these sizes while others take `load` of the link, as multiples of their times alone: the median and the
-/// 99th of 100, of each size. Bodies begin at random times, and each size has an equal share of the bytes.
+/// Returns the times of bodies of these sizes while others use `load` of the link, as multiples of
+/// their times alone: for each size the median and the 99th of 100. Bodies begin at random times,
+/// and each size has an equal share of the bytes.
 fn slowdowns(sizes: [usize; 3], load: f64, span: Duration) -> [(f64, f64); 3] {
     let profile = Profile {
-        // What the tcp port leaves in the kernel of a link of this rate.
+        // As much as the tcp port leaves in the kernel for a link of this rate.
         room: 250_000,
         data_max: 125_000,
         ..tcp()
@@ -486,7 +490,7 @@ fn bodies_of_every_size_get_on_at_a_high_load() {
     }
 }
 
-/// Asks `fate` about each datagram of the sessions that begin from now on, by its number and bytes.
+/// Asks `fate` about each datagram of later sessions, with its number and bytes.
 fn script_later_sessions(
     stage: &mut Stage<Unreliably>,
     fate: impl FnMut(u64, &[u8]) -> Fate + 'static,
@@ -521,12 +525,12 @@ fn script_later_sessions(
     }
 }
 
-/// Numbers of datagrams of a data session: each of the first ones, then ever fewer.
+/// Returns numbers of datagrams of a data session: each of the first ones, then fewer.
 fn datagrams() -> impl Iterator<Item = u64> {
     (1..24).chain((24..700).step_by(97))
 }
 
-/// Sends three large messages. Returns how long the first took.
+/// Sends three large messages. Returns the time of the first.
 fn pass_some(stage: &mut Stage<Unreliably>, from: usize) -> Duration {
     let took = pass(stage, from, LARGE / 16);
     for from in [1 - from, from] {
@@ -559,7 +563,7 @@ fn datagrams_of_a_data_session_that_come_late_change_nothing() {
     let (mut lost, mut stale) = (0, 0);
     for held in datagrams() {
         let mut stage = over_datagrams(held, 1, gigabit());
-        // The cookies of the first data session; the next one works.
+        // The cookies of the first data session; the next session works.
         let mut first = Vec::new();
         script_later_sessions(&mut stage, move |nth, bytes| {
             let from = FROM.of(bytes);

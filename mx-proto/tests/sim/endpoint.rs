@@ -5,8 +5,9 @@
 //!   chaos: kill, restart, stall, cut, heal, reset         Book: every rule, after every step
 //! ```
 //!
-//! A run goes through three phases: everything happens; everything is healed and what must still
-//! arrive is taken in; everything is closed. `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
+//! A run has three phases: everything happens; everything is healed, and messages that must still
+//! arrive are received; everything is closed. `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n
+//! runs.
 
 use mx_proto::reliability::ReliableConfig;
 use mx_sim::scenario::{Reliably, Run, Tally, Unreliably, check_tally};
@@ -75,7 +76,7 @@ fn random_operations_keep_every_promise_over_faulty_datagrams() {
     check_tally(&tally);
 }
 
-/// Runs of every kind together: what one network has no use for, another makes.
+/// Runs of all kinds together, because some moves happen only on one of the networks.
 #[test]
 #[cfg(debug_assertions)]
 fn random_operations_make_every_legal_move() {
@@ -114,7 +115,7 @@ fn one_seed_is_one_run() {
     });
 }
 
-/// Seeds that once failed. What happens in them changes with the code; they cost next to nothing.
+/// Seeds that once failed. What they do changes with the code, and they cost almost nothing.
 #[test]
 fn runs_that_once_failed_go_well() {
     let tally = &mut Tally::new();

@@ -1,12 +1,12 @@
-//! A transfer, interrupted after every single step of it, by every kind of interruption.
+//! A transfer that every kind of interruption interrupts after each of its steps.
 //!
 //! ```text
-//!   n0 -- message --> n1      step 0, 1, 2, ... n: there, something happens:
+//!   n0 -- message --> n1      after step 0, 1, 2, ... n something happens:
 //!                             cancel, disconnect, close, kill, restart, cut, power off
 //! ```
 //!
-//! After it: everything outstanding ends, no memory is touched any more, and a message in each
-//! direction goes through again.
+//! Afterwards all operations end, no memory is accessed any more, and a message in each direction
+//! arrives again.
 
 use mx_proto::reliability::ReliableConfig;
 use mx_sim::scenario::{Reliably, Unreliably, interrupt_everywhere};
@@ -17,7 +17,7 @@ fn on_fabric(profile: Profile) -> impl FnMut(&World) -> Reliably {
     move |world| Reliably::new(world, true, profile)
 }
 
-/// A port on which a transfer takes many small steps.
+/// Returns a port on which a transfer takes many small steps.
 fn small_steps() -> Profile {
     Profile {
         packet_max: 4 << 10,

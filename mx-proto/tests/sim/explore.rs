@@ -1,13 +1,14 @@
-//! Every order of a few steps between endpoints: calls, messages, cancels, delays, lives, addresses, time.
+//! Every order of a few steps between endpoints: calls, messages, cancels, delays, restarts,
+//! address changes, time.
 //!
 //! ```text
 //!   Step --> Node (mx-sim's application, told what to do) -- Endpoint -- SimPort, by hand
 //!                `-- Book: the rules, after every step
-//!   recover: all flows, everything is received, everything ends, and it works again
+//!   recover: everything arrives, is received and ends, and the nodes work again
 //! ```
 //!
-//! `make explore DEPTH=n` goes deeper than `make check`. An order that fails is read and replayed as
-//! in testing/sim/README.md.
+//! `make explore DEPTH=n` goes deeper than `make check`. testing/sim/README.md says how to read and
+//! replay an order that fails.
 
 use mx_proto::{Config, NicId};
 use mx_sim::check::Selector;
@@ -21,33 +22,33 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
     Net(Move),
-    /// The first calls the second at one of its addresses.
+    /// The first node calls the second at one of its addresses.
     Call(NodeId, NodeId, usize),
-    /// The node calls all its calls off.
+    /// The node cancels all its calls.
     HangUp(NodeId),
-    /// The node ends the session with the first that it knows.
+    /// The node ends the session with its first remote.
     Part(NodeId),
-    /// The node sends a message of so many bytes to the first that it knows.
+    /// The node sends a message of so many bytes to its first remote.
     Send(NodeId, usize),
-    /// The node calls its sends off.
+    /// The node cancels its sends.
     CancelSends(NodeId),
     /// The node posts a receive.
     Recv(NodeId),
-    /// The node calls its receives off.
+    /// The node cancels its receives.
     CancelRecvs(NodeId),
     /// The node dies, and another life of it begins.
     Restart(NodeId),
-    /// Its addresses change: its links end, or fall silent.
+    /// The node's addresses change; its links end, or fall silent if the flag is set.
     Move(NodeId, bool),
-    /// All links between the two are cut.
+    /// All links between the two are reset.
     Reset(NodeId, NodeId),
 }
 
-/// The number of times that each step may happen at each node.
+/// The number of times that each step may happen at each node, and the setting.
 #[derive(Clone, Debug)]
 struct Alphabet {
     nodes: usize,
-    /// Addresses of each node; 0: all are on one machine without addresses.
+    /// Number of addresses of each node; 0: all nodes are on one machine without addresses.
     addresses: usize,
     calls: usize,
     hang_ups: usize,
@@ -60,10 +61,10 @@ struct Alphabet {
     restarts: usize,
     changes: usize,
     resets: usize,
-    /// Sessions move to links of a fabric.
+    /// Whether sessions move to links of a fabric.
     fabric: bool,
     moves: Moves,
-    /// Steps that are done before the first.
+    /// Steps that are taken before the exploration.
     before: Vec<Step>,
 }
 
@@ -100,13 +101,14 @@ impl Alphabet {
     }
 }
 
-/// Bytes of a message that may go with its data.
+/// Length of a message that may be sent with its data.
 const SMALL: usize = 300;
-/// Bytes of a message that is offered.
+/// Length of a message that is offered.
 const LARGE: usize = 40_000;
 const BITS: u64 = 5;
 
-/// The addresses of a node after so many changes. Links to an even one leave from an even one.
+/// Returns the addresses of a node after `changes` changes. Links to an even address leave from an
+/// even address.
 fn addresses(id: NodeId, changes: usize, count: usize) -> Vec<NicId> {
     let first = 0x10 * (id as u64 + 1) + 0x100 * changes as u64;
     (0..count as u64).map(|nth| NicId(first + nth)).collect()
@@ -139,7 +141,8 @@ impl Endpoints {
             request_timeout: Some(Duration::from_secs(2)),
             waiting_timeout: Some(Duration::from_secs(2)),
             peer_timeout: Some(Duration::from_secs(1)),
-            // The first goes in its slot, the next waits for it or for what that has asked for.
+            // The first message goes in its slot; the next waits for the slot or for credits that
+            // the first asked for.
             first_credits: 0,
             ..Config::default()
         };
@@ -242,7 +245,7 @@ impl Endpoints {
         self.run();
     }
 
-    /// Nodes have only called, sent and received, and no time has passed.
+    /// Returns whether nodes have only called, sent and received, and no time has passed.
     fn is_peaceful(&self) -> bool {
         self.times(|step| {
             !matches!(step, Step::Call(..) | Step::Send(..) | Step::Recv(_))
@@ -250,14 +253,15 @@ impl Endpoints {
         }) == 0
     }
 
-    /// Calls that were given up so far.
+    /// Returns the number of calls that have timed out.
     fn timed_out(&self) -> u64 {
         let book = self.stage.book.borrow();
         let times = book.tally().get("Connect Timeout");
         times.copied().unwrap_or(0)
     }
 
-    /// All is quiet: a session has two ends, and of each name that is called there is one.
+    /// Asserts, when all is quiet, that each session has two ends and that there is at most one
+    /// session for each called name.
     fn check_sessions(&self) {
         let names = self.alphabet.addresses.max(1);
         for id in 0..self.alphabet.nodes {
@@ -273,14 +277,14 @@ impl Endpoints {
         }
     }
 
-    /// Sessions of a node with another.
+    /// Returns the number of sessions of a node with another.
     fn sessions(&self, id: NodeId, other: NodeId) -> usize {
         let life = self.peek(other).endpoint.identity().session;
         let lives = self.peek(id).lives_met().into_iter();
         lives.filter(|met| *met == life).count()
     }
 
-    /// Two that have nothing to do with each other any more begin anew.
+    /// Checks that a node can send to another, which it calls if they have no session any more.
     fn works(&mut self, from: NodeId, to: NodeId) {
         for _ in 0..2 {
             let known = self.at(from).remotes().to_vec();
@@ -374,7 +378,8 @@ impl explore::World for Endpoints {
     }
 
     fn fingerprint(&self) -> u128 {
-        // The histories have the number of steps that may still happen, moves of the net excepted.
+        // The compared state includes the number of steps that may still happen, except moves of
+        // the network.
         let nodes = 0..self.alphabet.nodes;
         let addresses: Vec<_> = nodes.map(|id| self.stage.world.addresses(id)).collect();
         self.hand.fingerprint(&self.stage.network.fabric, addresses)
@@ -386,7 +391,7 @@ impl explore::World for Endpoints {
         self.hand
             .let_go(&self.stage.network.fabric, &mut self.stage.cluster);
         self.run();
-        // Whatever lies there or comes is received, as long as something does.
+        // Receives all waiting and arriving messages, until none comes.
         loop {
             let before = self.stage.received();
             for id in nodes.clone() {
@@ -406,7 +411,8 @@ impl explore::World for Endpoints {
         }
         let missing = self.stage.book.borrow().missing();
         assert!(missing.is_empty(), "messages {missing:?} never arrived");
-        // All that was on its way got through, unless it was meant for where a node was, or comes late.
+        // Everything on its way arrived, unless an address has changed meanwhile or time has
+        // passed.
         let late = |step: &Step| matches!(step, Step::Move(_, true) | Step::Net(Move::Time));
         if self.times(late) == 0 {
             assert_eq!(self.timed_out(), timed_out, "a call was never answered");
@@ -440,7 +446,8 @@ fn two_strangers_in_every_order() {
     explore("two strangers", &Alphabet::new(2), 4).expect_none();
 }
 
-/// Two that call, part, hang up and send, over paths that are slow now and then.
+/// Returns an alphabet of two nodes that call, disconnect, cancel calls and send; paths are slow at
+/// times.
 fn callers() -> Alphabet {
     let mut alphabet = Alphabet::new(2);
     alphabet.moves.stops.clear();
@@ -450,7 +457,8 @@ fn callers() -> Alphabet {
     alphabet
 }
 
-/// A session moves to a fabric while messages go, calls are given up, and the called side dies.
+/// A session moves to a fabric while messages are sent, calls are cancelled, and the called side
+/// dies.
 #[test]
 fn a_move_in_every_order() {
     let mut alphabet = callers();
@@ -460,8 +468,8 @@ fn a_move_in_every_order() {
     explore("a move", &alphabet, 4).expect_none();
 }
 
-/// 0 and 1 know each other over a session of 0's, on which 1 has had a message; the answer to an earlier call of 1 is
-/// on its way.
+/// Returns an alphabet that begins with a session between 0 and 1, which 0 called and on which 1
+/// has received a message; the answer to an earlier call of 1 is on its way.
 fn crossed() -> Alphabet {
     let mut alphabet = callers();
     (alphabet.calls, alphabet.hang_ups, alphabet.sends) = (1, 0, 1);
@@ -487,7 +495,8 @@ fn calls_that_have_crossed_in_every_order() {
     explore("crossed calls", &crossed(), 5).expect_none();
 }
 
-/// Two with two addresses each: all that is sent arrives in every order, but for the order on each link.
+/// Returns an alphabet of two nodes with two addresses each, in which packets arrive in every
+/// order, except that each link keeps its order.
 fn crossing() -> Alphabet {
     let mut alphabet = callers();
     alphabet.addresses = 2;
@@ -499,7 +508,7 @@ fn crossing() -> Alphabet {
     alphabet
 }
 
-/// A call of each, to any address of the other, until nothing is left under way.
+/// A call of each node, to any address of the other, until everything has arrived.
 #[test]
 fn calls_cross_over_two_networks_in_every_order() {
     explore("crossing calls", &crossing(), 16).expect_none();
@@ -512,7 +521,7 @@ fn calls_cross_and_call_again_in_every_order() {
     explore("crossing calls again", &alphabet, 6).expect_none();
 }
 
-/// The addresses of both change at any time, while they call each other.
+/// The addresses of both nodes change at any time, while they call each other.
 #[test]
 fn addresses_change_in_every_order() {
     let mut alphabet = crossing();
@@ -532,7 +541,7 @@ mod orders {
     use super::Step::{Net, Part};
     use super::*;
 
-    /// 0 parts from 1, which has not heard of it when its old call gets through.
+    /// Node 0 disconnects from 1, which does not know that yet when its old call arrives.
     #[test]
     fn a_call_gets_through_after_another_session_has_ended() {
         let up_and_reply = [Net(Deliver(1, 0)); 2];

@@ -1,13 +1,13 @@
-//! The speed of streams of messages over datagrams: what loss, reordering, jitter, other senders and slow
-//! receivers leave of it.
+//! The speed of streams of messages over datagrams, with loss, reordering, jitter, other senders
+//! and slow receivers.
 //!
 //! ```text
 //!   n1 -- messages, some at a time --> n0       a path without faults, and the same with some
 //!   n2 -- the same ----------------'            a table of many paths: tests/golden/goodput.txt
 //! ```
 //!
-//! Everything follows from the seed, so any change of the table is a change of behaviour: look whether
-//! it is a good one, then write it with `MX_BLESS=1`.
+//! All figures follow from the seed, so a change of the table is a change of behaviour. If the
+//! change is good, write the table with `MX_BLESS=1`.
 
 use crate::stage::unreliably;
 use mx_proto::Config;
@@ -25,20 +25,21 @@ use std::time::Duration;
 const TAG: u64 = 5;
 const MILLI: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// 10 Gbit/s.
+/// 10 Gbit/s, in bytes per second.
 const RATE: u64 = 1_250_000_000;
 
-/// Between two processes of one machine: large datagrams, at 4 GB/s, and back in 50 us.
+/// Returns a path between two processes of one machine: large datagrams, 4 GB/s, and a round trip
+/// of 50 us.
 fn loopback() -> Terms {
     terms(65_507, Duration::from_micros(25), 4_000_000_000, 4 << 20)
 }
 
-/// Between two machines: 1 Gbit/s, and back in a millisecond.
+/// Returns a path between two machines: 1 Gbit/s, and a round trip of a millisecond.
 fn between_machines() -> Terms {
     terms(1_472, Duration::from_micros(500), 125_000_000, 4 << 20)
 }
 
-/// Between one and several others: 10 Gbit/s, and back in 40 us.
+/// Returns a path between one machine and several others: 10 Gbit/s, and a round trip of 40 us.
 fn fast() -> Terms {
     terms(8_972, Duration::from_micros(20), RATE, 16 << 20)
 }
@@ -56,7 +57,7 @@ fn terms(mtu: usize, latency: Duration, rate: u64, queue: usize) -> Terms {
     }
 }
 
-/// A path that takes `latency` to `latency + jitter`, however much goes over it.
+/// Returns a path with a latency from `latency` to `latency + jitter`, whatever its load.
 fn path(latency: Duration, jitter: Duration, loss: f64) -> Terms {
     Terms::with(Faults {
         latency,
@@ -66,17 +67,17 @@ fn path(latency: Duration, jitter: Duration, loss: f64) -> Terms {
     })
 }
 
-/// Messages: the length of each, how many, and how many are under way at a time.
+/// The length of messages, their number, and the number under way at a time.
 #[derive(Clone, Copy)]
 struct Load(usize, u64, u64);
 
-/// A hundred large ones.
+/// A hundred large messages.
 const MANY: Load = Load(1 << 20, 100, 16);
 
-/// Nodes of which the first is called by all others.
+/// Nodes of which all others call the first.
 struct Paths {
     stage: Stage<Unreliably>,
-    /// Messages that each has sent.
+    /// Number of messages that each node has sent.
     posted: Vec<u64>,
 }
 
@@ -113,7 +114,7 @@ impl Paths {
         self.posted[from] += 1;
     }
 
-    /// Sends that a node has had ended.
+    /// Returns the number of a node's sends that have ended.
     fn done(&mut self, node: NodeId) -> u64 {
         let left = self.stage.cluster.node(node).map(|node| node.outstanding());
         self.posted[node] - left.expect("it lives") as u64
@@ -124,8 +125,8 @@ impl Paths {
         *node.endpoint.port().stats()
     }
 
-    /// Lets the second send all that, beside the others, which go on for ever; the time it takes.
-    /// The first looks only so often.
+    /// Has the second node send `load`, while the others send without end. Returns the time. The
+    /// first node works only every `looks`.
     fn stream(&mut self, load: Load, others: &[(NodeId, Load)], looks: Duration) -> Duration {
         let (began, first) = (self.stage.world.now(), self.done(1));
         while self.done(1) < first + load.1 {
@@ -155,8 +156,8 @@ impl Paths {
         }
     }
 
-    /// From now on no segment that goes from the second to the first arrives, or all do again;
-    /// whatever else they say to each other does.
+    /// Drops segments from the second node to the first from now on, or stops that; all other
+    /// datagrams arrive.
     fn lose_segments(&self, lose: bool) {
         let script: Script = Box::new(|_, bytes| match bytes[KIND.at] {
             DATA => Fate::Drop,
@@ -167,14 +168,14 @@ impl Paths {
     }
 }
 
-/// The time of a stream over a path that has been in use before.
+/// Returns the time of a stream over a path in use.
 fn time(seed: u64, terms: Terms) -> Duration {
     let mut paths = Paths::new(seed, terms, ReliableConfig::default(), 20 * SECOND);
     paths.stream(MANY, &[], Duration::ZERO)
 }
 
-/// Asserts what part of the goodput is kept with these faults, of several streams together: one in
-/// some hundreds takes its losses for a path that has lost its large datagrams.
+/// Asserts which part of the goodput remains with these faults, summed over several streams,
+/// because in one of some hundreds the losses look like a path that has lost its large datagrams.
 fn keeps(terms: Terms, faults: Faults, least: f64) {
     let (mut without, mut with) = (Duration::ZERO, Duration::ZERO);
     seeds::each(2, |seed| {
@@ -188,7 +189,7 @@ fn keeps(terms: Terms, faults: Faults, least: f64) {
     );
 }
 
-/// A fifth is lost; and `some` is reordered, and as much doubled.
+/// Loses a fifth of the datagrams, and reorders and duplicates a part `some` of them.
 fn a_fifth_lost(terms: Terms, some: f64) -> Faults {
     Faults {
         loss: 0.2,
@@ -205,8 +206,8 @@ fn loss_of_a_fifth_keeps_three_tenths_locally() {
     }
 }
 
-/// Reordering of a round trip makes each loss wait as long until it is declared; the receive window
-/// is full before that.
+/// Reordering by a round trip delays the declaration of a loss by a round trip, and before that the
+/// receive window is full.
 #[test]
 fn loss_of_a_fifth_keeps_three_tenths_remotely() {
     for (some, least) in [(0.0, 0.3), (0.01, 0.2)] {
@@ -242,7 +243,7 @@ fn jitter_costs_no_more_than_the_longest_latency() {
 fn order_is_believed_in_again_after_a_while() {
     let terms = path(MILLI, MILLI, 0.0);
     let mut paths = Paths::new(1, terms, ReliableConfig::default(), 20 * SECOND);
-    // The number of reordered segments.
+    // Returns the number of reordered segments.
     let mut burst = |pause| {
         paths.stage.run(pause);
         let before = paths.stats().late;
@@ -261,8 +262,8 @@ fn order_is_believed_in_again_after_a_while() {
     );
 }
 
-/// Eight send to one over a short queue: the share of it that arrives, and the least and the most of what
-/// single senders got through.
+/// Has eight nodes send to one over a short queue. Returns the used share of the path, and the
+/// fewest and the most messages of a single sender.
 fn incast(seed: u64, mtu: usize, queue: usize) -> (f64, u64, u64) {
     let terms = Terms {
         mtu,
@@ -298,8 +299,8 @@ fn incast(seed: u64, mtu: usize, queue: usize) -> (f64, u64, u64) {
     (share, *least.expect("eight"), *most.expect("eight"))
 }
 
-/// Over a tenth of a second chance decides which of them is ahead: the one that was first there alone
-/// may have twice its share for so long, and gives it up to the others after that.
+/// Over a tenth of a second chance decides which sender is ahead: one that was alone at first may
+/// have twice its share for so long, and yields it to the others after that.
 #[test]
 fn eight_to_one_over_a_short_queue_use_the_path_and_share_it() {
     seeds::each(1, |seed| {
@@ -340,7 +341,7 @@ fn a_receiver_that_looks_seldom_is_not_overrun() {
     let mut paths = Paths::new(1, terms, ReliableConfig::default(), 20 * SECOND);
     let took = paths.stream(Load(32 << 10, 500, 64), &[], 2 * MILLI);
     let rate = (500 * (32 << 10)) as f64 / took.as_secs_f64();
-    // A buffer each time it looks is the most there could be.
+    // At most a buffer can arrive each time that the receiver works.
     let best = f64::from(1 << 20) / (2 * MILLI).as_secs_f64();
     assert!(rate >= 0.2 * best, "{rate} of {best} bytes a second");
     let traffic = paths.stage.network.net.traffic();
@@ -382,7 +383,7 @@ fn path_without_any_segment_ends_the_link() {
     });
 }
 
-/// A line of the table: after a path has been explored, so many messages at once.
+/// Writes a line of the table, of a stream over a path that has been explored.
 fn line(text: &mut String, loss: f64, window: u16, load: Load) {
     let terms = terms(1_472, Duration::from_micros(50), RATE, 1 << 20);
     let faults = Faults {

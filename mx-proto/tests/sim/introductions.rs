@@ -1,11 +1,11 @@
-//! Hostile nodes that play against introductions, with and without a site's secret.
+//! Hostile nodes that attack introductions, with and without a site's secret.
 //!
 //! ```text
 //!   honest nodes  <--- claims, replays, relays, floods, unasked answers --- hostile nodes
-//!        `-- each other: every operation ends well, and they meet in bounded time
+//!        `-- each other: every operation ends well, and they connect in bounded time
 //! ```
 //!
-//! `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
+//! `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n runs.
 
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::secret::Secret;
@@ -26,7 +26,7 @@ fn secret(letters: &str) -> Secret {
     Secret::new(Zeroizing::new(letters.as_bytes().to_vec()))
 }
 
-/// The site has a secret or not; those who attack have another one, or none.
+/// Returns the secret of the site, if it has one, and that of the attackers: another one, or none.
 fn secrets(rng: &mut Rng, site: bool) -> Secrets {
     Secrets {
         site: site.then(|| secret("one and the same for all")),
@@ -34,7 +34,7 @@ fn secrets(rng: &mut Rng, site: bool) -> Secrets {
     }
 }
 
-/// Machines with addresses, over links that are as reliable as TCP's.
+/// Runs machines with addresses, over links that are as reliable as TCP's.
 fn over_a_reliable_port(seed: u64, site: bool, tally: &mut Tally) {
     let world = World::new(seed);
     seeds::watch(&world);
@@ -71,7 +71,7 @@ fn datagrams(world: &World, rng: &mut Rng) -> Unreliably {
     )
 }
 
-/// All on one machine, over datagrams.
+/// Runs nodes on one machine, over datagrams.
 fn over_datagrams(seed: u64, tally: &mut Tally) {
     let world = World::new(seed);
     seeds::watch(&world);
@@ -85,8 +85,8 @@ fn over_datagrams(seed: u64, tally: &mut Tally) {
     run.tally(tally);
 }
 
-/// Two that know the secret, all on one machine, and one that passes on all they say: how a call ends that
-/// leads to the latter.
+/// Runs two nodes that know the secret, and one that passes on all their packets, all on one
+/// machine. Returns how a call to the latter ends.
 fn relayed<N: Network>(world: &World, mut network: N) -> Status {
     let secrets = Secrets {
         site: Some(secret("one and the same for all")),
@@ -128,7 +128,7 @@ fn relayed<N: Network>(world: &World, mut network: N) -> Status {
     panic!("it never ends");
 }
 
-/// A relay passes on a call of its own name.
+/// A relay passes on a call to its own name.
 #[test]
 fn a_relay_is_noticed_by_the_name_that_was_called() {
     let world = World::new(1);
@@ -140,7 +140,7 @@ fn a_relay_is_noticed_by_the_name_that_was_called() {
     assert_eq!(status, Status::Refused);
 }
 
-/// Asserts that the runs had each of these events, so that it was tested.
+/// Asserts that each of these events happened in the runs, so that it was tested.
 fn check(tally: &Tally, wanted: &[&str]) {
     println!("{tally:#?}");
     let runs = tally.get("runs").copied().unwrap_or(0);
@@ -175,7 +175,7 @@ fn stranger_without_secret_gains_nothing_by_overhearing() {
     check(&tally, &["refused", "joined"]);
 }
 
-/// Seeds that once failed. What happens in them changes with the code.
+/// Seeds that once failed. What they do changes with the code.
 #[test]
 fn runs_that_once_failed_go_well() {
     for seed in [55, 2907] {

@@ -1,5 +1,5 @@
-//! Large messages over datagrams of which many are lost, or between ends that are set differently:
-//! whole, unchanged, and in bearable time.
+//! Large messages over datagrams, many of which are lost, or between ends with different settings:
+//! they arrive whole, unchanged, and in acceptable time.
 //!
 //! ```text
 //!   n0 -- 16 MiB --> n1      a tenth of all datagrams is lost, in both directions; or one window
@@ -16,8 +16,8 @@ use std::time::Duration;
 const LARGE: usize = 16 << 20;
 const TAG: u64 = 5;
 
-/// The time of a message of `len` bytes in each direction, at the same time, between ends of
-/// these windows.
+/// Returns the time of a message of `len` bytes in each direction, sent at the same time, between
+/// ends with these windows.
 fn both_directions(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Duration {
     let faults = Faults {
         loss,
@@ -69,8 +69,8 @@ fn messages_arrive_between_ends_whose_windows_differ() {
     });
 }
 
-/// So many messages of each of these lengths, in both directions at the same time, over these faults: each lands
-/// once and unchanged, in a receive that was posted before or after it came.
+/// Sends `count` messages of these lengths in each direction at the same time, over these faults.
+/// Each arrives once and unchanged, in a receive posted before or after the message comes.
 fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], count: usize) {
     let windows = [config.window; 2];
     let mut stage = unreliably(seed, terms, (config, &windows[..]), Config::default());
@@ -82,7 +82,8 @@ fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], coun
         for (id, posted) in posted.iter_mut().enumerate() {
             let node = stage.at(id);
             node.send(node.remotes()[0], TAG, len);
-            // Some wait for their messages, others are waited for; some are too small.
+            // Some receives are posted before their message comes, others after; some are too
+            // small.
             while *posted <= nth && rng.chance(0.7) {
                 node.recv(Selector::exact(TAG), rng.pick(&[40_000, 512 << 10]));
                 *posted += 1;

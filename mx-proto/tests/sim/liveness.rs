@@ -1,5 +1,5 @@
-//! Remotes that fall silent, on the simulated network: they are noticed in time, and no others are
-//! taken for dead.
+//! Remotes that fall silent on the simulated network: they are noticed in time, and no others count
+//! as dead.
 
 use crate::rig::{NIC, Rig, Side};
 use mx_proto::port::{LinkDown, Port};
@@ -13,21 +13,21 @@ use mx_sim::world::{NodeId, World};
 use mx_sim::{Buffer, CallOff, DatagramNet, Rng, SimDatagrams, Terms, seeds};
 use std::time::Duration;
 
-/// Two endpoints that know each other.
+/// Makes two connected endpoints.
 fn rig(seed: u64, peer_timeout: Duration) -> (Rig, RemoteId) {
     let mut rig = Rig::reliable(seed, 2, peer_timeout);
     let remote = rig.connect(1);
     (rig, remote)
 }
 
-/// A rig over datagrams, on a network that reports names that are not open.
+/// Makes two connected endpoints over datagrams, on a network that reports names that are not open.
 fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Rig<Reliable<SimDatagrams>>, RemoteId) {
     let mut rig = datagram_rig(seed, peer_timeout);
     let remote = rig.connect(1);
     (rig, remote)
 }
 
-/// Two endpoints over datagrams that do not know each other.
+/// Makes two endpoints over datagrams that are not connected.
 fn datagram_rig(seed: u64, peer_timeout: Duration) -> Rig<Reliable<SimDatagrams>> {
     let world = World::new(seed);
     let net = DatagramNet::new(&world, Terms::default());
@@ -45,12 +45,12 @@ fn millis(span: u64) -> Duration {
 }
 
 impl<P: Port<Buffer>> Rig<P> {
-    /// Packets that the first has got; it is only looked at.
+    /// Returns the number of packets that the first endpoint has received, without making it work.
     fn heard(&mut self) -> u64 {
         self.look(0).endpoint.stats().packets_in
     }
 
-    /// A send that is not received.
+    /// Begins a send that is not received.
     fn send(&mut self, to: RemoteId, len: usize) -> RequestId {
         let memory = Buffer::new(vec![1; len]);
         let (bits, mode) = (MatchBits(1), SendMode::Synchronous);
@@ -60,7 +60,7 @@ impl<P: Port<Buffer>> Rig<P> {
         }
     }
 
-    /// A receive for messages of that remote only, which do not come.
+    /// Posts a receive for messages of that remote only, none of which comes.
     fn recv_from(&mut self, node: NodeId, remote: RemoteId) -> RequestId {
         let memory = Buffer::new(vec![0; 10]);
         let (bits, mask) = (MatchBits(77), MatchMask::EXACT);
@@ -79,7 +79,7 @@ impl<P: Port<Buffer>> Rig<P> {
     }
 }
 
-/// The time from `since` until the remote was lost; it has to be by silence.
+/// Returns the time from `since` until the remote was lost, which must be because of its silence.
 fn lost_after(rig: &mut Rig, since: Instant) -> Duration {
     let (at, Down { reason, .. }) = rig.side(0).down.pop().expect("the remote is lost");
     assert_eq!(reason, DownReason::Link(LinkDown::TimedOut));
@@ -87,7 +87,7 @@ fn lost_after(rig: &mut Rig, since: Instant) -> Duration {
     at.since(since)
 }
 
-/// From the last packet on, and from the first operation.
+/// Asserts that a remote was lost in time, counted from the last packet and the first operation.
 fn check_span(took: Duration, timeout: Duration) {
     let least = timeout * 15 / 16;
     assert!(took >= least - millis(1), "{took:?} of {timeout:?}");
@@ -112,7 +112,7 @@ fn frozen_remote_times_out_and_can_be_reached_again() {
             assert_eq!((ended.status, ended.context), (Status::Timeout, 5));
             assert_eq!(rig.side(0).endpoint.requests(), 0);
             rig.run(timeout * 2);
-            // It has come back, and found its link gone.
+            // The remote runs again and has noticed that its link has ended.
             assert_eq!(rig.side(1).endpoint.remotes(), 0);
             let again = rig.connect(1);
             rig.send(again, len);
@@ -132,7 +132,7 @@ fn silence_counts_from_the_last_packet_in_a_transfer() {
         rig.run(millis(moment));
         let heard = rig.heard();
         rig.recv(1);
-        // Until the first part is asked for.
+        // Wait until the first part is asked for.
         while rig.heard() == heard {
             rig.cluster.step();
         }
@@ -141,7 +141,7 @@ fn silence_counts_from_the_last_packet_in_a_transfer() {
         rig.cluster.stall(1, timeout * 3);
         rig.run(timeout * 2);
         let took = lost_after(&mut rig, began);
-        // A step may have gone by since the last packet, if it was monitored before.
+        // If the remote was monitored before, a step may have passed since the last packet.
         assert!(took > timeout * 7 / 8, "{took:?}");
         check_span(took.max(timeout * 15 / 16), timeout);
     }
@@ -155,7 +155,8 @@ fn a_living_remote_may_leave_a_send_waiting_for_ever() {
     rig.run(timeout * 1_000);
     assert_eq!(rig.side(0).completions, []);
     assert_eq!(rig.side(0).down, []);
-    // It is asked each time it has been silent for a quarter, and not more often.
+    // The remote is asked each time that it has been silent for a quarter of the time-out, and not
+    // more often.
     let packets = rig.side(1).endpoint.stats().packets_in;
     assert!((3_000..3_500).contains(&packets), "{packets} packets");
     rig.recv(1);
@@ -176,7 +177,7 @@ fn without_operations_there_is_no_timer_and_no_remote_is_asked() {
     rig.cluster.stall(1, timeout * 50);
     rig.run(timeout * 40);
     assert_eq!(rig.side(0).down, []);
-    // Nor when there have been some, and an old silence is not counted against a new one.
+    // The same after operations have ended, and an old silence does not add to a new one.
     let send = rig.send(remote, 10);
     rig.run(timeout * 3 / 4);
     rig.side(0).endpoint.cancel(send);
@@ -215,12 +216,12 @@ fn remotes_that_are_both_away_at_times_keep_each_other() {
         rig.recv_from(1, back.expect("a remote"));
         let mut rng = rig.world.fork_rng();
         for _ in 0..50 {
-            // At the same time, for as long as one likes.
+            // Both at the same time, for any span.
             let together = millis(rng.within(1..=3_000) as u64);
             rig.cluster.stall(0, together);
             rig.cluster.stall(1, together);
             rig.run(together);
-            // One of them, for less than what ends it.
+            // One of them, for less than the time that ends a remote.
             let one = rng.index(2);
             rig.cluster.stall(one, timeout / 2);
             rig.run(timeout);
@@ -231,8 +232,8 @@ fn remotes_that_are_both_away_at_times_keep_each_other() {
     });
 }
 
-/// Time jumps by minutes while a megabyte is under way, to the sender or to the receiver or before the
-/// connect is answered, and the other side runs a while later than the first.
+/// Checks a clock that jumps by minutes while a megabyte is being sent or received, or before the
+/// connect is answered, with one side that runs a while later than the other.
 fn jump<P: Port<Buffer>>(seed: u64, rig: impl FnOnce(u64, Duration) -> Rig<P>) {
     let timeout = millis(20_000);
     let mut rig = rig(seed, timeout);
@@ -324,7 +325,7 @@ fn a_remote_whose_receive_was_called_off_is_left_alone() {
 #[test]
 fn the_shortest_time_out_there_is_leaves_a_living_remote_alone() {
     let (mut rig, remote) = rig(3, millis(1));
-    // The shortest there is: a step of a millisecond.
+    // The shortest time-out has a step of a millisecond.
     rig.send(remote, 10);
     rig.run(millis(500));
     assert_eq!(rig.side(0).down, []);

@@ -1,4 +1,5 @@
-//! Endpoints and ports on the simulated network. One program: what they share is compiled once.
+//! Endpoints and ports on the simulated network, as one program, so that shared code is compiled
+//! once.
 
 mod at_once;
 mod data_links;

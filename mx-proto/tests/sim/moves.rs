@@ -1,7 +1,7 @@
-//! Sessions that are met on one link and move to one of a fabric.
+//! Sessions that begin on one link and move to one of a fabric.
 //!
 //! ```text
-//!   n0 ---- Connect, Reply, Upgrade, Fence ----> n1      the meeting link
+//!   n0 ---- Connect, Reply, Upgrade, Fence ----> n1      the first link
 //!      ==== Attach, Fence, messages ===========>         the fabric's, which may fail at any step
 //! ```
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 const BITS: u64 = 5;
 const LATENCY: Duration = Duration::from_millis(1);
 
-/// Like kernel TCP, beside a fabric.
+/// Returns a profile like kernel TCP with a fabric beside it.
 fn tcp(strict: bool) -> Profile {
     Profile {
         data_links: 1,
@@ -29,7 +29,7 @@ fn tcp(strict: bool) -> Profile {
     }
 }
 
-/// Like [`tcp`], with as many links beyond which places are short.
+/// Returns [`tcp`] with a fabric on which places are short beyond `places` links.
 fn with_places(places: usize) -> Profile {
     let profile = tcp(true);
     Profile {
@@ -38,14 +38,14 @@ fn with_places(places: usize) -> Profile {
     }
 }
 
-/// Nodes of these profiles, of which the first calls the second.
+/// Makes nodes of these profiles, of which the first calls the second.
 fn calling(seed: u64, profiles: &[Profile]) -> Stage<Reliably> {
     let mut stage = standing(seed, profiles);
     stage.at(0).connect(1, KEY);
     stage
 }
 
-/// Nodes of these profiles.
+/// Makes nodes of these profiles.
 fn standing(seed: u64, profiles: &[Profile]) -> Stage<Reliably> {
     let world = World::new(seed);
     seeds::watch(&world);
@@ -62,17 +62,17 @@ fn standing(seed: u64, profiles: &[Profile]) -> Stage<Reliably> {
     stage
 }
 
-/// The number of sessions of a node that have moved.
+/// Returns the number of a node's sessions that have moved.
 fn moved(stage: &mut Stage<Reliably>, id: usize) -> u64 {
     look(stage, id).endpoint.stats().moved
 }
 
-/// A node, to be looked at: it has no turn for that.
+/// Returns a node without making it work.
 fn look(stage: &mut Stage<Reliably>, id: usize) -> &mut Node<SimPort<Buffer>> {
     stage.cluster.node(id).expect("it lives")
 }
 
-/// The number of sessions of both nodes that have ended.
+/// Returns the number of ended sessions of both nodes.
 fn ended(stage: &mut Stage<Reliably>) -> u64 {
     [0, 1]
         .map(|id| look(stage, id).endpoint.stats().remotes_down)
@@ -80,14 +80,14 @@ fn ended(stage: &mut Stage<Reliably>) -> u64 {
         .sum()
 }
 
-/// Sends a message to the other node and receives it there. False: they have not met, or have parted.
+/// Sends a message to the other node and receives it there. Returns false if there is no session.
 fn pass(stage: &mut Stage<Reliably>, from: usize, len: usize) -> bool {
     let to = target(1 - from);
     let node = look(stage, from);
     let mut sessions = node.endpoint.remotes_of(to.nic, to.endpoint);
     let session = sessions.next();
     drop(sessions);
-    // A session that has called is met.
+    // The caller may use its session once its connect has ended.
     let met = session.filter(|id| from == 1 || node.remotes().contains(id));
     let Some(session) = met else {
         return false;
@@ -97,8 +97,8 @@ fn pass(stage: &mut Stage<Reliably>, from: usize, len: usize) -> bool {
     true
 }
 
-/// Runs so many steps of a call, with messages in both directions as soon as there is a session. Returns the number
-/// of messages.
+/// Runs `steps` steps of a call, with messages in both directions as soon as there is a session.
+/// Returns the number of messages.
 fn talk(stage: &mut Stage<Reliably>, steps: u64, rng: &mut Rng) -> u64 {
     let mut sent = 0;
     for _ in 0..steps {
@@ -114,7 +114,8 @@ fn talk(stage: &mut Stage<Reliably>, steps: u64, rng: &mut Rng) -> u64 {
     sent
 }
 
-/// Asserts that all messages have arrived in a session that goes on, or that the session has moved and ended.
+/// Asserts that all messages have arrived in a session that goes on, or that the session has moved
+/// and ended.
 fn check(stage: &mut Stage<Reliably>, sent: u64) {
     stage.run(Duration::from_secs(40));
     if ended(stage) == 0 {
@@ -153,7 +154,7 @@ fn first_request_takes_one_rtt_and_the_move_three() {
             }
         }
     }
-    // Of which the first is TCP's own.
+    // The first round trip is TCP's own.
     let round_trips = now_at.map(|at| at.unwrap().div_duration_f64(2 * LATENCY));
     println!("request, caller moved, called moved: {round_trips:.2?} round trips");
     for (round_trips, most) in round_trips.into_iter().zip([2.0, 4.0, 4.5]) {
@@ -184,7 +185,7 @@ fn messages_keep_their_order_across_the_move() {
     assert!(one || all == 120, "{all}");
 }
 
-/// Does something to the fabric's link after every step of a call, until both sides have moved.
+/// Runs `what` on the fabric's link after every step of a call, until both sides have moved.
 fn at_every_step(what: impl Fn(&mut Stage<Reliably>), tally: &mut [u64; 2]) {
     for seed in 0..3 {
         for step in 1.. {
@@ -315,7 +316,7 @@ fn moved_session_gives_up_its_meeting_link_when_short() {
 #[test]
 fn many_fabric_peers_are_served_in_few_places() {
     const PLACES: usize = 16;
-    // Of which an eighth is for new peers, as at a real port.
+    // An eighth of the places is for new peers, as at a real port.
     let server = with_places(PLACES - PLACES / 8);
     let plain = Profile {
         fabric: None,
@@ -323,7 +324,7 @@ fn many_fabric_peers_are_served_in_few_places() {
     };
     seeds::each(20, |seed| {
         let mut rng = Rng::new(seed);
-        // Peers that stay on their links come among those that move.
+        // Peers that remain on their links come among those that move.
         let callers: Vec<_> = (0..100)
             .map(|at| if at % 8 == 7 { plain } else { tcp(true) })
             .collect();

@@ -1,5 +1,5 @@
-//! Order where a random run hardly ever looks: a send posted in the very moment in which others
-//! that wait for room have begun to move.
+//! Order in a case that random runs hardly ever reach: a send posted just when waiting sends have
+//! begun to move.
 
 use crate::stage::introduce;
 use mx_proto::Config;
@@ -15,7 +15,7 @@ fn send_does_not_overtake_queued_ones_when_room_returns() {
         room: 10_000,
         ..Profile::default()
     };
-    // One packet taken in and few given out by each call: the queue moves in small steps.
+    // Each call takes in one packet and sends few, so the queue moves in small steps.
     let config = Config {
         poll_budget: 1,
         burst: 1,
@@ -33,7 +33,7 @@ fn send_does_not_overtake_queued_ones_when_room_returns() {
     (0..30).for_each(|_| sender.send(remote, 5, 1_000));
     let waiting = sender.outstanding();
     assert!(waiting > 10, "the link took everything at once");
-    // The receiver empties the link while the sender does not look.
+    // The receiver empties the link while the sender does not work.
     stage.cluster.stall(0, Duration::from_millis(1));
     stage.cluster.poke(1);
     stage.run(Duration::from_micros(900));

@@ -1,8 +1,9 @@
-//! Memory that peers reach: honest gets and puts, regions that go meanwhile, peers that die, and one that attacks.
+//! Memory that peers reach: honest gets and puts, regions that are deregistered meanwhile, peers
+//! that die, and one that attacks.
 //!
 //! ```text
 //!   n0, n1, n2: regions of each: readable ones with a pattern, writable ones with a border that no peer may write
-//!      every step: get, put, call off, deregister (its memory is checked to be touched no more), kill n2
+//!      every step: get, put, cancel, deregister (its memory is then checked not to be accessed), kill n2
 //!      the attacker n2: guessed keys, keys of an earlier life, ranges that wrap, wrong rights
 //! ```
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 /// Bytes at both ends of a writable region that no put may reach.
 const BORDER: usize = 64;
-/// The contents of a writable region at first.
+/// The value of all bytes of a writable region at first.
 const BLANK: u8 = 0xee;
 
 /// Registered memory of a node.
@@ -47,7 +48,7 @@ struct Play<P: Port<Buffer>> {
     rng: Rng,
     regions: Vec<Region>,
     under_way: HashMap<(NodeId, u64), (RequestId, Transfer)>,
-    /// Ends by status.
+    /// Number of completions by status.
     ends: HashMap<Status, u64>,
     word: u64,
 }
@@ -124,14 +125,14 @@ impl<P: Port<Buffer>> Play<P> {
         }
     }
 
-    /// A get or put as a program makes it; its region may have been deregistered.
+    /// Begins a valid get or put, whose region may have been deregistered.
     fn honest(&mut self) {
         let region = self.rng.index(self.regions.len());
         let Region {
             of, key, rights, ..
         } = self.regions[region];
         let len = self.regions[region].memory.look().len();
-        // All know the first one, which has called them.
+        // All nodes have a session with the first, which has called them.
         let by = if of == 0 { 1 + self.rng.index(2) } else { 0 };
         let border = if rights.write { BORDER } else { 0 };
         let offset = border + self.rng.index(len - 2 * border);
@@ -155,7 +156,7 @@ impl<P: Port<Buffer>> Play<P> {
         self.post(by, of, key, offset as u64, transfer);
     }
 
-    /// An access that must be refused, whatever happens.
+    /// Begins an access that must be rejected in any case.
     fn hostile(&mut self) {
         let region = self.rng.index(self.regions.len());
         let Region {
@@ -238,7 +239,7 @@ impl<P: Port<Buffer>> Play<P> {
         }
     }
 
-    /// Looks at what has completed.
+    /// Checks the completions.
     fn collect(&mut self) {
         for node in 0..NODES {
             let Some(side) = self.rig.cluster.node(node) else {
@@ -357,7 +358,7 @@ fn over_datagrams(seed: u64) -> HashMap<Status, u64> {
     Play::new(rig, seed).run(seed % 3 == 0)
 }
 
-/// A run of each kind, for tests that look at what happens in them.
+/// Makes a run over a reliable port, for tests that look at what happens in it.
 #[cfg(debug_assertions)]
 pub(crate) fn any_run(seed: u64) {
     over_a_reliable_port(seed);

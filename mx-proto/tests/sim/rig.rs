@@ -1,4 +1,4 @@
-//! Endpoints that the first one is connected to, and what each of them has said.
+//! Endpoints to which the first one is connected, with their events.
 
 use mx_proto::port::Port;
 use mx_proto::{
@@ -15,7 +15,7 @@ pub(crate) const NIC: NicId = NicId(0x77);
 const KEY: u32 = 7;
 const STEPS: u64 = 1_000_000;
 
-/// An endpoint and what it has said.
+/// An endpoint with its completions and lost remotes, and their times.
 pub(crate) struct Side<P = SimPort<Buffer>> {
     pub(crate) endpoint: Endpoint<P, VirtualClock, Queue<Buffer>>,
     pub(crate) completions: Vec<(Instant, Completion)>,
@@ -47,7 +47,7 @@ pub(crate) struct Rig<P: Port<Buffer> = SimPort<Buffer>> {
 }
 
 impl Rig {
-    /// So many endpoints on a network that loses nothing.
+    /// Makes `count` endpoints on a network that loses nothing.
     pub(crate) fn reliable(seed: u64, count: NodeId, peer_timeout: Duration) -> Self {
         let world = World::new(seed);
         let fabric = Fabric::new(&world, None);
@@ -98,12 +98,12 @@ impl<P: Port<Buffer>> Rig<P> {
         self.look(node)
     }
 
-    /// A side, only to look at: it has no turn for it.
+    /// Returns a side without making it work.
     pub(crate) fn look(&mut self, node: NodeId) -> &mut Side<P> {
         self.cluster.node(node).expect("it lives")
     }
 
-    /// The first reaches another one.
+    /// Connects the first endpoint to another. Returns its name for that.
     pub(crate) fn connect(&mut self, to: NodeId) -> RemoteId {
         self.call(to);
         self.run(Duration::from_millis(20));
@@ -112,7 +112,7 @@ impl<P: Port<Buffer>> Rig<P> {
         done.remote
     }
 
-    /// The first begins to connect to another one.
+    /// Begins to connect the first endpoint to another.
     pub(crate) fn call(&mut self, to: NodeId) {
         let target = Target {
             nic: NIC,

@@ -1,6 +1,6 @@
 //! Random runs of nodes with several addresses, with addresses that change, and behind translators.
 //!
-//! `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
+//! `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n runs.
 
 use mx_sim::scenario::{Reliably, Roaming, Tally};
 use mx_sim::{Profile, Rng, World, seeds};

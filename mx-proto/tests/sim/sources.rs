@@ -20,13 +20,13 @@ const RECEIVER: NodeId = 0;
 const HONEST: NodeId = 1;
 const FORGER: NodeId = 2;
 const BITS: MatchBits = MatchBits(9);
-/// Goes with its data, and is offered.
+/// Lengths of a message sent with its data, and of an offered one.
 const LENGTHS: [usize; 2] = [10, 300_000];
 
-/// The receiver with the two others.
+/// The receiver and the two senders.
 struct Stage {
     rig: Rig,
-    /// The receiver's ids of the others.
+    /// The receiver's names for the senders.
     honest: RemoteId,
     forger: RemoteId,
 }
@@ -56,7 +56,7 @@ impl Stage {
         }
     }
 
-    /// A message to the receiver, every byte of which is the sender's number.
+    /// Sends a message to the receiver, each byte of which is the sender's number.
     fn send(&mut self, from: NodeId, len: usize) {
         let endpoint = &mut self.side(from).endpoint;
         let to = endpoint.remotes_of(NIC, EndpointId(RECEIVER as u32)).next();
@@ -73,7 +73,7 @@ impl Stage {
         endpoint.recv_from(from, BITS, MatchMask::EXACT, (memory, 6))
     }
 
-    /// A receive that finds nothing.
+    /// Posts a receive for which no message is there.
     fn post(&mut self, memory: &Buffer) -> RequestId {
         match self.recv(memory) {
             Ok(ReceivePosted::Pending(request)) => request,
@@ -122,7 +122,7 @@ fn forged_earlier_message_is_dropped_by_the_receive() {
         rig.send(FORGER, forged);
         assert_eq!(rig.side(RECEIVER).down, []);
         rig.send(HONEST, 10);
-        // The honest one waits behind it.
+        // The honest message waits behind the forged one.
         let received = rig.recv(&memory).expect("good bits");
         let ReceivePosted::Complete(outcome) = received else {
             panic!("{received:?}");
@@ -156,7 +156,7 @@ fn receives_end_with_their_remote_and_those_of_others_go_on() {
         };
         assert_eq!(words(&mut rig), [6]);
         if matched {
-            // Its data never comes, or not all of it.
+            // The data of its message never comes, or not completely.
             let endpoint = &mut rig.side(HONEST).endpoint;
             let to = endpoint.remotes_of(NIC, EndpointId(RECEIVER as u32)).next();
             let memory = Buffer::new(vec![1; 300_000]);
@@ -187,7 +187,7 @@ fn receives_end_with_their_remote_and_those_of_others_go_on() {
 #[test]
 fn a_receive_whose_message_is_withdrawn_is_still_for_no_other() {
     let mut again = 0;
-    // Called off at every moment on its way.
+    // Cancelled at every moment on its way.
     for steps in 0..30 {
         let mut rig = Stage::new(4);
         let memory = Buffer::new(vec![0; 300_000]);

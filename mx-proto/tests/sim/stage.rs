@@ -1,4 +1,4 @@
-//! Nodes of the simulator's that do only what they are told.
+//! Nodes of the simulator that do only what they are told.
 
 use mx_proto::Config;
 use mx_proto::reliability::ReliableConfig;
@@ -6,7 +6,7 @@ use mx_sim::scenario::{Network, Stage, Unreliably};
 use mx_sim::{Habits, Rng, Terms, World};
 use std::time::Duration;
 
-/// A stage for each of these windows over datagrams, in the world with that seed.
+/// Makes a stage over datagrams with a node for each of these windows, in the world with that seed.
 pub(crate) fn unreliably(
     seed: u64,
     terms: Terms,
@@ -23,7 +23,7 @@ pub(crate) fn unreliably(
     stage
 }
 
-/// Lets the first call the second, and, if `both`, the other way round.
+/// Has the first node call the second, and, if `both`, the second the first.
 pub(crate) fn introduce<N: Network>(stage: &mut Stage<N>, both: bool) {
     stage.at(0).connect(1, mx_sim::node::KEY);
     if both {

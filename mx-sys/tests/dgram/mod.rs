@@ -1,4 +1,4 @@
-//! Whole endpoints over datagrams.
+//! Complete endpoints over datagrams.
 
 mod moves;
 mod pair;

@@ -1,5 +1,5 @@
-//! Endpoints over libfabric's datagrams: sessions are met over TCP and move, over `udp` of the libfabric that is
-//! installed and over a made-up card.
+//! Endpoints over libfabric's datagrams: sessions begin over TCP and move, over `udp` of the
+//! installed libfabric and over a simulated card.
 
 use crate::dgram_common::{
     a_closed_endpoint_is_not_found, a_successor_is_another_one, only_tcp_leads_there,
@@ -30,7 +30,7 @@ fn node() -> Node {
     open(options(ROUTE_DGRAM))
 }
 
-/// A node over an endpoint address that is made up.
+/// Opens a node over a card with an endpoint address.
 fn on_address(fake: &Fake) -> Node {
     let mut options = options(ROUTE_DGRAM);
     options.dgram.provider = None;
@@ -53,7 +53,7 @@ fn messages_of_every_size_cross_in_both_directions() {
         &[0, 1, 33, 700, 1400, 4097, 32_769, 3_000_001],
     );
     stream(&a, &b, to_b, 500);
-    // Each has called the other.
+    // Each node has called the other.
     for node in [&a, &b] {
         wait_for_links(node, (2, 2));
     }
@@ -64,7 +64,7 @@ fn hardware_addresses_are_found_by_host_and_number() {
     let fake = Fake::new(Shape::verbs_ud(), 1);
     let (a, b, to_b) = pair(on_address(&fake), on_address(&fake));
     exchange(&a, &b, to_b, &[0, 1, 700, 4097, 32_769, 1_000_001]);
-    // Each has called the other.
+    // Each node has called the other.
     for node in [&a, &b] {
         wait_for_links(node, (2, 2));
     }

@@ -1,4 +1,4 @@
-//! Endpoints over datagrams in one process: kernel UDP on the loopback, with faults and without.
+//! Endpoints over datagrams in one process: kernel UDP on the loopback, with and without faults.
 
 use crate::dgram_common::{
     a_closed_endpoint_is_not_found, a_successor_is_another_one, links, only_tcp_leads_there,
@@ -24,8 +24,7 @@ fn node(policy: Route, faults: Option<&str>) -> Node {
     Node::open(options(policy, faults), Config::default(), true).unwrap()
 }
 
-/// Two nodes that reach each other over datagrams; the remote is the second one as the first one
-/// sees it.
+/// Connects two nodes over datagrams. Returns them and the first one's name for the second.
 fn pair(faults: [Option<&str>; 2]) -> (Node, Node, RemoteId) {
     let [a, b] = faults.map(|faults| node(ROUTE_DGRAM, faults));
     let remote = a.connect(b.target(Route::AUTO)).unwrap();
@@ -39,7 +38,7 @@ fn all_message_sizes_cross_over_datagrams_alone() {
         0, 1, 33, 700, 800, 1400, 4097, 32_767, 32_769, 65_537, 1_000_003, 9_000_001,
     ];
     exchange(&a, &b, to_b, &sizes);
-    // Each has called the other, and each session has its data link.
+    // Each node has called the other, and each session has its data link.
     for node in [&a, &b] {
         wait_for_links(node, (0, 4));
     }

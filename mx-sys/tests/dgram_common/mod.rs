@@ -8,7 +8,7 @@ use mx_proto::{Down, DownReason, Route, Status};
 use mx_sys::{EndpointChoice, ROUTE_DGRAM, ROUTE_TCP};
 use std::time::{Duration, Instant};
 
-/// Links over TCP and over datagrams.
+/// Returns the numbers of links over TCP and over datagrams.
 pub(crate) fn links(node: &Node) -> (usize, usize) {
     let engine = node.shared.lock();
     let ports = engine.endpoint.port();
@@ -16,7 +16,7 @@ pub(crate) fn links(node: &Node) -> (usize, usize) {
     (ports.port_of().map_or(0, TcpPort::link_count), dgram)
 }
 
-/// Waits until `node` has these links: they end in their own time.
+/// Waits until `node` has these numbers of links, some of which end later.
 pub(crate) fn wait_for_links(node: &Node, expected: (usize, usize)) {
     let begin = Instant::now();
     while links(node) != expected {
@@ -25,7 +25,8 @@ pub(crate) fn wait_for_links(node: &Node, expected: (usize, usize)) {
     }
 }
 
-/// `b` has no such port, or another: `a` reaches it over TCP, and `c`, who must not, does not.
+/// Asserts that `a` reaches `b`, which has no such port or another, over TCP, and that `c`, which
+/// may not use TCP, does not.
 pub(crate) fn only_tcp_leads_there(a: &Node, b: &Node, c: &Node) {
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.send_all(to_b, 1, b"through tcp"), Status::Success);
@@ -39,7 +40,7 @@ pub(crate) fn only_tcp_leads_there(a: &Node, b: &Node, c: &Node) {
     wait_for_links(c, (0, 0));
 }
 
-/// After a node has been closed, `a` finds it over no route, with the same status for each.
+/// Asserts that `a` cannot connect to a closed node over any route, with the same status for each.
 pub(crate) fn a_closed_endpoint_is_not_found(a: &Node, gone: Node) {
     let targets = [ROUTE_TCP, ROUTE_DGRAM, Route::AUTO].map(|route| gone.target(route));
     drop(gone);
@@ -55,7 +56,8 @@ pub(crate) fn a_closed_endpoint_is_not_found(a: &Node, gone: Node) {
     wait_for_links(a, (0, 0));
 }
 
-/// A peer that ends is seen to end, and its successor under the same number is another one, with these links.
+/// Asserts that the end of a peer is noticed, and that its successor under the same number is
+/// another remote, with these links.
 pub(crate) fn a_successor_is_another_one(
     a: &Node,
     b: Node,

@@ -1,4 +1,5 @@
-//! Endpoints on machines with different fabric hardware, which is made up: who finds whom, and how.
+//! Endpoints on machines with different simulated fabric hardware: which of them connect, and over
+//! which ports.
 
 use crate::node::{Node, NotConnected, pattern, pending};
 use libfabric_fake::{Fake, Shape};
@@ -23,7 +24,7 @@ fn provider(node: &Node) -> String {
     engine.endpoint.port().view().provider.to_owned()
 }
 
-/// Links over TCP and the fabric.
+/// Returns the numbers of links over TCP and over the fabric.
 fn links(node: &Node) -> (usize, usize) {
     let (_, tcp, rdm) = node.links();
     (tcp, rdm)
@@ -35,7 +36,7 @@ fn accepted(node: &Node) -> u64 {
     engine.endpoint.port().view().tcp.accepted
 }
 
-/// A small and a large message there.
+/// Sends a small and a large message from `a` to `b`.
 fn exchange(a: &Node, b: &Node) {
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.send_all(to_b, 1, b"small"), Status::Success);
@@ -48,7 +49,7 @@ fn exchange(a: &Node, b: &Node) {
     assert!(got == large);
 }
 
-/// Addresses carry addresses of any form: cxi's and psm3's are no socket addresses.
+/// Endpoint addresses have any form; those of cxi and psm3 are no socket addresses.
 #[test]
 fn peers_with_equal_hardware_connect_at_any_address() {
     let shapes = [
@@ -62,7 +63,7 @@ fn peers_with_equal_hardware_connect_at_any_address() {
         let (a, b) = (on(fake.library()), on(fake.machine(&[]).library()));
         exchange(&a, &b);
         assert_eq!(links(&a).1, 1, "{}", provider(&a));
-        // One connection brought both endpoint addresses, and with them what proves who is who.
+        // One connection carried both endpoint addresses, and with them the proof of identity.
         assert_eq!((accepted(&a), accepted(&b)), (0, 1));
         let c = on(fake.machine(&[]).library());
         c.connect(b.target(ROUTE_RDM)).unwrap();

@@ -1,5 +1,5 @@
-//! Endpoints on one host when the shared memory of one of them is used up: the others' messages go over
-//! sockets, and no endpoint notices.
+//! Endpoints on one host, of which one has used up its shared memory: messages with it go over
+//! sockets, and no endpoint is affected.
 
 use crate::node::{Node, pattern};
 use mx_port_local::{LocalOptions, LocalStats};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const LIMIT: usize = 4 << 20;
 
-/// More than there is memory for.
+/// Number of clients, more than there is memory for.
 const PEERS: u64 = 24;
 
 fn node_with(local: LocalOptions) -> Node {
@@ -25,7 +25,7 @@ fn stats(node: &Node) -> LocalStats {
     engine.endpoint.port().view().local
 }
 
-/// A message there, and whether it arrives.
+/// Sends a message, which must arrive.
 fn check(from: &Node, to: &Node, remote: mx_proto::RemoteId, bits: u64, len: usize) {
     let sent = pattern(len, bits + 1);
     let mut got = vec![0; len];
@@ -57,7 +57,7 @@ fn peers_beyond_the_limit_do_without_memory() {
             check(client, &server, *remote, (at * 3 + size) as u64, len);
         }
     }
-    // And the server itself gets there.
+    // The server can also connect to another node.
     let other = Node::any();
     let remote = server.connect(other.target(ROUTE_LOCAL)).unwrap();
     check(&server, &other, remote, 1_000, 300_000);
@@ -75,7 +75,7 @@ fn links_that_sleep_wake_up_for_messages_of_any_size() {
     let to_a = b.connect(a.target(Route::AUTO)).unwrap();
     let links = stats(&a).accepted + stats(&a).initiated;
     for round in 0..12 {
-        // No thread polls: helper threads see to it.
+        // No thread polls; helper threads do the work.
         let all_asleep = |node: &Node| stats(node).asleep == links;
         let mut timeout = 2_000;
         while !(all_asleep(&a) && all_asleep(&b)) {

@@ -1,4 +1,4 @@
-//! Whole endpoints, and how they choose among their ports.
+//! Complete endpoints, and their choice of ports.
 
 mod fabrics;
 mod local_limit;

@@ -1,18 +1,18 @@
-//! Two endpoints in one process over each of the ports, and one that talks to itself.
+//! Two endpoints in one process over each of the ports, and one that sends to itself.
 
 use crate::node::{KEY, Node, pattern, pending, waiting};
 use mx_proto::port::ConnectError;
 use mx_proto::{Config, EndpointId, MatchBits, NicId, RemoteId, Route, SendPosted, Status, Target};
 use mx_sys::{EndpointChoice, OpenError, OpenOptions, PortMap, ROUTE_LOCAL, ROUTE_TCP, nic};
 
-/// Two connected nodes; the remote is the second one as the first one sees it.
+/// Connects two nodes. Returns them and the first one's name for the second.
 fn pair(route: Route) -> (Node, Node, RemoteId) {
     let (a, b) = (Node::any(), Node::any());
     let remote = a.connect(b.target(route)).unwrap();
     (a, b, remote)
 }
 
-/// The other direction.
+/// Connects `b` to `a`.
 fn back(a: &Node, b: &Node) -> RemoteId {
     b.connect(a.target(Route::AUTO)).unwrap()
 }
@@ -45,7 +45,7 @@ fn messages_of_every_size_around_the_limits_arrive() {
             );
             assert_eq!(got[..size], sent[..]);
             assert_eq!(got[size], 0xee, "a byte behind the message");
-            // And a shorter buffer, the other way, unexpected.
+            // A shorter buffer in the other direction, with an unexpected message.
             let short = size / 2;
             let mut got = vec![0xee; short + 1];
             let posted = b.send(to_a, bits, &sent, 99);

@@ -1,4 +1,4 @@
-//! Endpoints over libfabric in one process, as far as an ordinary machine can: its TCP provider.
+//! Endpoints over libfabric in one process, with the TCP provider, which needs no special hardware.
 //!
 //! Needs libfabric1 (`make deps`).
 
@@ -10,7 +10,8 @@ use mx_sys::{
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// On the loopback, over the provider every libfabric with TCP has in one form or the other.
+/// Returns options for the loopback, over the provider that each libfabric with TCP has in some
+/// form.
 fn options(policy: Route) -> OpenOptions {
     let mut options = OpenOptions::new(EndpointChoice::Any);
     options.policy = policy;
@@ -22,15 +23,15 @@ fn node(policy: Route) -> Node {
     Node::open(options(policy), Config::default(), true).unwrap()
 }
 
-/// Two nodes that reach each other over the fabric; the remote is the second one as the first one
-/// sees it.
+/// Connects two nodes over the fabric. Returns them and the first one's name for the second.
 fn pair() -> (Node, Node, RemoteId) {
     let (a, b) = (node(ROUTE_RDM), node(ROUTE_RDM));
     let remote = a.connect(b.target(Route::AUTO)).unwrap();
     (a, b, remote)
 }
 
-/// Waits until `node` has these links. That of the exchange stays as long as the one over the fabric.
+/// Waits until `node` has these links. The link on which the session began remains beside the
+/// fabric's.
 fn wait_for_links(node: &Node, expected: (usize, usize, usize)) {
     let begin = std::time::Instant::now();
     while node.links() != expected {
@@ -48,7 +49,7 @@ fn peers_find_each_other_through_tcp_which_then_only_watches() {
     assert_eq!(&got, b"over the fabric");
     wait_for_links(&a, (0, 1, 1));
     wait_for_links(&b, (0, 1, 1));
-    // An address may ask for each of the others, and for this one.
+    // An address may ask for each of the other ports, and for this one.
     for route in [ROUTE_LOCAL, ROUTE_TCP, ROUTE_RDM] {
         let c = node(Route::AUTO);
         let to_b = c.connect(b.target(route)).unwrap();

@@ -1,4 +1,4 @@
-//! Endpoints opened as settings say, and what their messages travel over.
+//! Endpoints opened with settings, and the ports that their messages use.
 
 use crate::node::{LONG, Node};
 use libfabric_fake::{Fake, Shape};
@@ -7,7 +7,7 @@ use mx_sys::{EndpointChoice, OpenOptions, ROUTE_RDM, RdmOptions, Settings};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// The options of a program that sets these variables.
+/// Returns the options of a program that sets these variables.
 fn options(variables: &[(&str, &str)]) -> OpenOptions {
     let (settings, refused) = Settings::load(|name| {
         let found = variables.iter().find(|(known, _)| *known == name);
@@ -24,7 +24,8 @@ fn open(options: OpenOptions) -> Node {
     Node::open(options, mx_proto::Config::default(), true).unwrap()
 }
 
-/// Links over shared memory, TCP and the fabric, once `from` has sent to `to`.
+/// Sends a message. Returns the numbers of the sender's links over shared memory, TCP and the
+/// fabric.
 fn links_of_a_message(from: &Node, to: &Node) -> (usize, usize, usize) {
     let remote = from.connect(to.target(Route::AUTO)).unwrap();
     assert_eq!(from.send_all(remote, 1, b"message"), Status::Success);
@@ -49,7 +50,7 @@ fn without_shared_memory_tcp_reaches_this_host() {
     }
     let (a, b) = (open(options(&[])), open(options(&[DISABLED])));
     assert_eq!(links_of_a_message(&a, &b), (1, 0, 0));
-    // Both are, and one of them is found by the other once more.
+    // Neither has shared memory.
     let c = open(options(&[DISABLED]));
     assert_eq!(links_of_a_message(&c, &b), (0, 1, 0));
 }

@@ -1,7 +1,8 @@
-//! Strangers of an endpoint with a made-up fabric: whom it believes, what it takes from them, and how long they stay.
+//! Strangers of an endpoint with a simulated fabric: which names they get, which packets are
+//! accepted, and how long they may remain.
 //!
 //! ```text
-//!   Stranger --- HostPorts, no endpoint ---- packets of its own over TCP, where all are met ---> Node
+//!   Stranger --- HostPorts, no endpoint ---- packets of its own over TCP, where sessions begin ---> Node
 //! ```
 use crate::node::{KEY, LONG, Node};
 use libfabric_fake::{Fake, Shape};
@@ -54,7 +55,7 @@ impl Ear for Heard {
     }
 }
 
-/// Ports without an endpoint behind them.
+/// Ports without an endpoint.
 struct Stranger {
     ports: HostPorts<Vec<u8>>,
     own: Identity,
@@ -86,7 +87,7 @@ impl Stranger {
         }
     }
 
-    /// A link over the fabric that is up.
+    /// Makes a link on which a session over the fabric would begin. Returns when the link is up.
     fn dial(&mut self, to: &Node) -> LinkId {
         let target = to.target(ROUTE_RDM);
         let link = self.ports.connect(target, MonotonicClock.now()).unwrap();
@@ -100,7 +101,8 @@ impl Stranger {
         Port::<Vec<u8>>::send(&mut self.ports, link, &header.emit(), Body::Bytes(body)).unwrap();
     }
 
-    /// The code of the answer to an introduction as that interface and session, and its link.
+    /// Introduces the stranger as that interface and session. Returns the code of the answer, and
+    /// the link.
     fn introduce(&mut self, to: &Node, nic: NicId, session: SessionId) -> (u32, LinkId) {
         let link = self.dial(to);
         let mut hello = [0; HELLO_LEN];
@@ -144,7 +146,7 @@ fn left_alone(node: &Node, within: Duration) {
     }
 }
 
-/// A message from one node to the other, over the fabric.
+/// Sends a message from one node to the other, over the fabric.
 fn talk(a: &Node, b: &Node) {
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.send_all(to_b, 1, b"hello"), Status::Success);
@@ -187,7 +189,8 @@ fn present_peer_is_not_replaced_by_a_fabric_claimant() {
     let before = named();
     stranger.own.endpoint = victim_is.endpoint;
     for session in [1, 2, victim_is.session.0] {
-        // From its own machine, so the address alone proves nothing against it.
+        // The stranger is on the peer's machine, so its address alone proves nothing against the
+        // claim.
         let (told, link) = stranger.introduce(&server, victim_is.nic, SessionId(session));
         assert_eq!(told, 0);
         stranger.close(link);
@@ -203,7 +206,7 @@ fn present_peer_is_not_replaced_by_a_fabric_claimant() {
 fn stranger_beyond_an_introduction_is_dropped_at_once() {
     let fake = Fake::new(Shape::verbs_rxm(), 1);
     let (server, mut stranger) = (node(&fake), Stranger::new(&fake));
-    // TCP's limit for strangers is 1 KiB.
+    // The limit for strangers over TCP is 1 KiB.
     for len in [1025, 4000] {
         let link = stranger.dial(&server);
         stranger.say(link, Kind::Eager, &vec![7; len]);
@@ -221,7 +224,7 @@ fn silent_stranger_is_dropped_after_five_seconds() {
     let (server, mut stranger) = (node(&fake), Stranger::new(&fake));
     let link = stranger.dial(&server);
     let begin = Instant::now();
-    // It answers pings, and says nothing.
+    // The stranger answers pings, and sends nothing else.
     stranger.until(|heard| heard.down.iter().any(|(of, _)| *of == link));
     let stayed = begin.elapsed();
     let range = Duration::from_millis(4000)..Duration::from_millis(7000);

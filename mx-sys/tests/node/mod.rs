@@ -1,8 +1,8 @@
-//! A whole endpoint for tests: protocol, ports, lock and helper thread.
+//! A complete endpoint for tests: protocol, ports, lock and helper thread.
 //!
 //! ```text
 //!   Node --> Shared< Engine { mx_proto::Endpoint<HostPorts, MonotonicClock, Queue> } >
-//!               `-- Helper thread: looks after it while the test looks after another node
+//!               `-- Helper thread: makes progress while the test uses another node
 //! ```
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
@@ -32,19 +32,19 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reaching it means that something hangs.
+/// A time after which something counts as hanging.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) type Ends = Endpoint<HostPorts, MonotonicClock, Queue<UserMemory>>;
 
-/// Says who this process is, to the one that has started it.
+/// Prints the identity of this process for the process that has started it.
 pub(crate) fn say(identity: Identity) {
     let (nic, endpoint) = (identity.nic.0, identity.endpoint.0);
     println!("{nic} {endpoint} {}", identity.session.0);
     std::io::stdout().flush().unwrap();
 }
 
-/// Hears who a process is that was started.
+/// Reads the identity of a process that was started.
 pub(crate) fn hear(lines: &mut impl BufRead) -> Identity {
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
@@ -57,7 +57,7 @@ pub(crate) fn hear(lines: &mut impl BufRead) -> Identity {
     }
 }
 
-/// An endpoint, and what came out of it.
+/// An endpoint, with its completions and events.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) endpoint: Ends,
@@ -125,7 +125,7 @@ impl Progress for Engine {
     }
 }
 
-/// An open endpoint with everything around it.
+/// An open endpoint with its lock and helper.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) shared: Arc<Shared<Engine>>,
@@ -133,14 +133,14 @@ pub(crate) struct Node {
     _helper: Option<Helper<Engine>>,
 }
 
-/// Why there is no remote.
+/// The reason for which a connect failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotConnected {
     AtOnce(ConnectError),
     Later(Status),
 }
 
-/// Opens the ports; a node that may have any number gets one that no other test program takes.
+/// Opens the ports; a node that may have any number gets one that no other test program uses.
 fn open_ports(mut options: OpenOptions) -> Result<(Box<HostPorts>, Identity), OpenError> {
     if !matches!(options.endpoint, EndpointChoice::Any) {
         return HostPorts::open(options);
@@ -159,7 +159,7 @@ fn open_ports(mut options: OpenOptions) -> Result<(Box<HostPorts>, Identity), Op
 pub(crate) const KEY: u32 = 0x6d78;
 
 impl Node {
-    /// A node on a free endpoint.
+    /// Opens a node under a free number.
     pub(crate) fn any() -> Self {
         Self::open(
             OpenOptions::new(EndpointChoice::Any),
@@ -221,7 +221,7 @@ impl Node {
         }
     }
 
-    /// Links over shared memory, TCP and the fabric.
+    /// Returns the numbers of links over shared memory, TCP and the fabric.
     pub(crate) fn links(&self) -> (usize, usize, usize) {
         let engine = self.shared.lock();
         let ports = engine.endpoint.port();
@@ -249,7 +249,7 @@ impl Node {
         }
     }
 
-    /// The completion of the operation posted with `context`.
+    /// Waits for the completion of the operation posted with `context`.
     pub(crate) fn done(&self, context: u64) -> Completion {
         self.try_done(context, LONG).unwrap_or_else(|| {
             let engine = self.shared.lock();
@@ -270,14 +270,14 @@ impl Node {
         })
     }
 
-    /// The next event.
+    /// Waits for the next lost remote.
     pub(crate) fn event(&self) -> Down {
         self.shared
             .wait_for(2, Some(LONG), |engine| engine.events.pop_front())
             .expect("an event")
     }
 
-    /// Posts a send. The bytes must live until it is done.
+    /// Posts a send. The bytes must live until the send is done.
     pub(crate) fn send(&self, to: RemoteId, bits: u64, bytes: &[u8], context: u64) -> SendPosted {
         let memory = reading(bytes);
         let mut engine = self.shared.lock();
@@ -287,7 +287,7 @@ impl Node {
             .unwrap()
     }
 
-    /// Sends and waits until it is done.
+    /// Sends and waits until the send is done.
     pub(crate) fn send_all(&self, to: RemoteId, bits: u64, bytes: &[u8]) -> Status {
         match self.send(to, bits, bytes, 1 << 62 | bits) {
             SendPosted::Complete => Status::Success,
@@ -295,7 +295,7 @@ impl Node {
         }
     }
 
-    /// Posts a receive. The bytes must live, and be left alone, until it is done.
+    /// Posts a receive. The bytes must live, and must not be used, until the receive is done.
     pub(crate) fn post(&self, bits: u64, bytes: &mut [u8], context: u64) -> ReceivePosted {
         let memory = writing(bytes);
         let mut engine = self.shared.lock();
@@ -305,7 +305,7 @@ impl Node {
             .unwrap()
     }
 
-    /// Receives and waits until it is done.
+    /// Receives and waits until the receive is done.
     pub(crate) fn receive(&self, bits: u64, bytes: &mut [u8]) -> Completion {
         match self.post(bits, bytes, 1 << 61 | bits) {
             ReceivePosted::Complete(done) => Completion::at_once(done, 1 << 61 | bits),
@@ -341,16 +341,16 @@ pub(crate) fn waiting(received: ReceivePosted) -> RequestId {
 }
 
 fn reading(bytes: &[u8]) -> UserMemory {
-    // SAFETY: the tests keep what they send until it is done; a send only reads.
+    // SAFETY: the tests keep the bytes until the send is done, which only reads them.
     unsafe { UserMemory::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) }.unwrap()
 }
 
 fn writing(bytes: &mut [u8]) -> UserMemory {
-    // SAFETY: the tests keep what they receive into, and do not look at it, until it is done.
+    // SAFETY: the tests keep the bytes, and do not access them, until the receive is done.
     unsafe { UserMemory::new(bytes.as_mut_ptr().cast(), bytes.len()) }.unwrap()
 }
 
-/// Bytes that say where they belong.
+/// Returns bytes that depend on their position and on `seed`.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

@@ -1,7 +1,8 @@
-//! Endpoint numbers that no other test program of this machine takes.
+//! Endpoint numbers that no other test program of this machine uses.
 //!
-//! The block is claimed by the name of an abstract Unix socket, as C programs claim theirs (`c_tests/support/ids.h`), and
-//! held until the process ends: a number that a node gives up is still free for its successor.
+//! A process claims a block by the name of an abstract Unix socket, as C programs do
+//! (`c_tests/support/ids.h`), and holds it until the process ends, so that the number of a closed
+//! node remains free for its successor.
 
 use mx_proto::EndpointId;
 use std::os::linux::net::SocketAddrExt;
@@ -10,10 +11,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Numbers in a block.
+/// Number of endpoint numbers in a block.
 pub(crate) const BLOCK: u32 = 64;
 
-/// Blocks lie here: behind the library's own, below outgoing connections.
+/// The range of all blocks, above the library's own and below outgoing connections.
 const ALL: std::ops::Range<u32> = 29 * 1024..32 * 1024;
 
 /// Returns the next number of this process's block.

@@ -1,13 +1,13 @@
-//! Messages between two nodes, each looked at.
+//! Messages between two nodes, each of which is checked.
 //!
 //! ```text
-//!   exchange   sizes, there and back at once        stream   many small ones, one way
+//!   exchange   messages of given sizes in both directions      stream   many small ones, in one direction
 //! ```
 
 use super::{Node, pattern, waiting};
 use mx_proto::{RemoteId, Route, SendPosted, Status};
 
-/// Messages of these sizes there and back at once, each compared byte by byte.
+/// Sends messages of these sizes in both directions at once, and compares each byte by byte.
 pub(crate) fn exchange(a: &Node, b: &Node, to_b: RemoteId, sizes: &[usize]) {
     let to_a = b.connect(a.target(Route::AUTO)).unwrap();
     for (n, &size) in sizes.iter().enumerate() {
@@ -35,7 +35,7 @@ pub(crate) fn exchange(a: &Node, b: &Node, to_b: RemoteId, sizes: &[usize]) {
     }
 }
 
-/// So many small messages, which arrive whole and in order.
+/// Sends `count` small messages, which must arrive whole and in order.
 pub(crate) fn stream(a: &Node, b: &Node, to_b: RemoteId, count: u64) {
     let messages: Vec<Vec<u8>> = (0..count).map(|n| pattern(n as usize % 300, n)).collect();
     let posted: Vec<SendPosted> = messages

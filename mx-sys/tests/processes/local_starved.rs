@@ -1,9 +1,10 @@
-//! Peers on one machine at the limit of descriptors: none is refused, taken for hostile, or lost.
+//! Peers on one machine at the limit of descriptors: none is rejected, counts as hostile, or is
+//! lost.
 //!
 //! ```text
 //!   descriptors left   accept    memory
 //!     none             waits     -                        tried again every 100 ms
-//!     one              works     is cut off the message   packets go over the socket
+//!     one              works     its descriptor is lost   packets go over the socket
 //! ```
 //!
 //! A case takes all descriptors of its process.
@@ -49,7 +50,7 @@ fn set_limit(descriptors: u64) {
     }
 }
 
-/// Takes all descriptors but so many.
+/// Takes all descriptors except `left`.
 fn hoard(left: usize) -> Vec<File> {
     let mut all = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
@@ -76,7 +77,7 @@ fn a_caller_whose_memory_was_cut_off_is_heard_all_the_same() {
         .port
         .connect_or(board, endpoint, Some(ROUTE_TCP), MonotonicClock.now())
         .unwrap();
-    // Enough to accept the connection, but not to take what comes over it.
+    // Enough to accept the connection, but not to receive the descriptor that comes with it.
     let all = hoard(1);
     server.until("a caller", |server| server.port.stats().turned_away > 0);
     assert_eq!(client.next(), (link, Event::Up));
@@ -110,11 +111,11 @@ fn a_sleeping_link_whose_memory_is_cut_off_carries_packets() {
         } else {
             (&mut client, &mut server, link)
         };
-        // No memory can be made, handed over, or taken.
+        // No memory can be made, sent, or received.
         let mut all = hoard(0);
         for round in 0..200u8 {
             if round == 100 {
-                // Now it can be made and handed over.
+                // Now memory can be made and sent.
                 all.truncate(all.len() - 1);
             }
             while from.try_send(link, &[round]).is_err() {
@@ -148,7 +149,7 @@ fn without_descriptors_callers_wait_and_nothing_spins() {
     for _ in 0..100_000 {
         server.poll();
     }
-    // Between two tries it sleeps.
+    // The server sleeps between two attempts.
     let begin = Instant::now();
     let mut sleeps = 0;
     while begin.elapsed() < Duration::from_secs(1) {
@@ -164,7 +165,7 @@ fn without_descriptors_callers_wait_and_nothing_spins() {
     assert_eq!(client.next(), (link, Event::Up));
 }
 
-/// The other process: leaves itself as many descriptors as it is told to.
+/// Runs the other process, which leaves itself as many descriptors as it is told to.
 pub(crate) fn child(_: &[&str]) {
     set_limit(256);
     let node = Node::open(
@@ -217,7 +218,7 @@ impl Server {
         }
     }
 
-    /// Tells it the number of descriptors to leave itself.
+    /// Sets the number of descriptors that the server leaves itself.
     fn tell(&mut self, left: &str) {
         writeln!(self.input, "{left}").unwrap();
         assert_eq!(self.lines.next().unwrap().unwrap(), "done");

@@ -1,14 +1,15 @@
-//! Cases that show only when the other side is a process of its own, which can be stopped, killed and started anew,
-//! or when this one has no descriptors left.
+//! Cases that need a second process, which can be stopped, killed and restarted, or a process
+//! without descriptors.
 //!
 //! ```text
-//!   [FILTER]            for each file: start itself with --of=FILE and the filter
-//!   --of=FILE [FILTER]  its cases, one after the other
+//!   [FILTER]            for each file: start the program with --of=FILE and the filter
+//!   --of=FILE [FILTER]  the file's cases, one after the other
 //!   child FILE ...      the other process of a case
 //! ```
 //!
-//! Without the test harness, because the program must be able to start itself, and to fork. Each file's cases
-//! have a process of their own: limits, loggers and what libfabric leaves behind are the process's.
+//! The test harness is not used, because the program must be able to start itself, and to fork. The
+//! cases of each file have a process of their own, because limits, loggers and leftovers of
+//! libfabric belong to the process.
 
 #[path = "../../../testing/sim/fixtures/cases.rs"]
 mod cases;

@@ -1,17 +1,17 @@
-//! Two endpoints in two processes, over each port: what only shows when the other side dies, is stopped, comes back,
-//! or is copied.
+//! Two endpoints in two processes, over each port: cases in which the other process dies, is
+//! stopped, comes back, or is copied.
 //!
 //! ```text
 //!   this process                       the same program as "child peers WAY ENDPOINT", a server
 //!     bits ECHO: a message   ------>     sends it back with bits BACK
-//!     bits ONE_WAY           ------>     receives, and says "flowing" after some
+//!     bits ONE_WAY           ------>     receives, and prints "flowing" after some messages
 //!     bits NOWHERE           ------>     never received
 //!                                      the same program as "child peers WAY ENDPOINT of another", a client
 //!     receives ONE_WAY       <------     sends for ever
 //! ```
 //!
-//! The kernel tells at once of a death over shared memory, TCP and its own UDP; over libfabric the end of the meeting
-//! link does, and then silence.
+//! The kernel reports a death at once over shared memory, TCP and its own UDP. Over libfabric the
+//! TCP link on which the session began ends, and then the peer is silent.
 
 use crate::node::{self, LONG, Node, NotConnected, pattern, pending, waiting};
 use crate::{cases, signal};
@@ -33,13 +33,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// Messages, by their match bits.
+/// Match bits of the messages.
 const ECHO: u64 = 1;
 const BACK: u64 = 2;
 const ONE_WAY: u64 = 3;
 const NOWHERE: u64 = 4;
 
-/// The longest that is answered, and the longest that flow: too large to go unasked, so each is under way for a while.
+/// Length of the longest echoed message, and of the longest in a stream: too large to be sent
+/// unasked, so each is under way for a while.
 const LARGE: usize = 4 << 20;
 const FLOWING: usize = 2_400_000;
 
@@ -48,7 +49,7 @@ fn flowing(way: Way) -> Vec<u8> {
     pattern(FLOWING / part, 2)
 }
 
-/// Messages after which a stream is flowing.
+/// Number of messages after which a stream is flowing.
 const SOME: u32 = 50;
 
 /// A port, and its carrier.
@@ -57,23 +58,24 @@ struct Way {
     name: &'static str,
     route: Route,
     backend: BackendChoice,
-    /// Silence that is death.
+    /// Silence after which a peer counts as dead.
     give_up: Duration,
     /// The time within which a death must have been noticed.
     noticed: Duration,
-    /// The usual time until a peer is missed with which nothing is under way and which is only waited for.
+    /// The usual time until the death of a peer is noticed with which nothing is under way and for
+    /// whose messages a receive waits.
     missed: Duration,
-    /// A child of fork can open an endpoint of its own; with libfabric that is the parent's.
+    /// Whether a child of fork can open an endpoint of its own; libfabric belongs to the parent.
     after_fork: bool,
 }
 
-/// Beyond what the documents promise: for processes that wait for their turn.
+/// Time beyond that in the documentation, for processes that wait for a processor.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// Long enough for a crowded host not to kill the living.
+/// Long enough that a busy host does not make living peers count as dead.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// The kernel says it at once, long before that.
+/// The kernel reports a death at once, long before this time-out.
 const UDP: Way = Way {
     name: "udp",
     route: ROUTE_DGRAM,
@@ -89,7 +91,7 @@ const FABRIC: Way = Way {
     backend: BackendChoice::Fabric,
     give_up: SILENCE,
     noticed: MARGIN,
-    // The meeting link's end, and a quarter of a second without an answer.
+    // The end of the first link, and a quarter of a second without an answer.
     missed: Duration::from_secs(1),
     after_fork: false,
     ..UDP
@@ -170,7 +172,7 @@ fn killed_peer_ends_its_operations_and_frees_its_name(way: Way) {
     let took = begin.elapsed();
     println!("  noticed after {} ms: {reason:?}", took.as_millis());
     assert!(took < way.noticed, "{took:?}");
-    // A receive that the message had matched is over; one that nothing matched is still posted.
+    // A receive that the message had matched has ended; one that nothing matched is still posted.
     match node.cancel(receive) {
         Cancelled::Unknown => assert_ne!(node.done(4).status, Status::Success),
         cancelled => assert_eq!(cancelled, Cancelled::Withdrawn),
@@ -184,10 +186,10 @@ fn killed_peer_ends_its_operations_and_frees_its_name(way: Way) {
         ROUTE_TCP => assert_eq!(refused, NotConnected::Later(Status::EndpointClosed)),
         _ => assert!(matches!(refused, NotConnected::Later(_)), "{refused:?}"),
     }
-    // Its name is free for any endpoint ...
+    // The name is free for any endpoint ...
     let exact = EndpointChoice::Exact(identity.endpoint);
     drop(open(way, exact));
-    // ... and for itself, in another session.
+    // ... and for a successor, in another session.
     let server = Server::start(way, Some(identity.endpoint));
     assert_ne!(server.identity.session, identity.session);
     let to = node.connect(target(way, server.identity)).unwrap();
@@ -195,7 +197,7 @@ fn killed_peer_ends_its_operations_and_frees_its_name(way: Way) {
 }
 
 fn a_killed_peer_that_is_only_waited_for_is_missed_at_once(way: Way) {
-    // Waiting times, in ms. Where only silence tells, each death takes its time.
+    // Waiting times, in ms. If only silence shows a death, each takes its time.
     let waits: &[u64] = match way.give_up {
         LONG => &[0, 7, 30, 60, 110, 350, 1_510],
         _ => &[0, 350],
@@ -213,7 +215,7 @@ fn a_killed_peer_that_is_only_waited_for_is_missed_at_once(way: Way) {
         assert_eq!(identity, server.identity);
         begin.elapsed()
     };
-    // A busy machine has three rounds to show the usual time.
+    // On a busy machine, one of three rounds has to show the usual time.
     let usually = (0..3).any(|_| {
         let mut took: Vec<Duration> = waits.iter().map(one).collect();
         println!("  missed after {took:?}, having been waited for {waits:?} ms");
@@ -232,14 +234,14 @@ fn peer_restarted_before_its_death_was_noticed_is_reachable(way: Way) {
     server.signal(libc::SIGKILL);
     drop(server);
     let server = Server::start(way, Some(old.endpoint));
-    // A call on the link there was ends with it, and the next one finds the successor.
+    // A call on the old link ends with it, and the next call finds the successor.
     let begin = Instant::now();
     let first = node.connect(target(way, server.identity));
     let again = first.or_else(|_| node.connect(target(way, server.identity)));
     let again = again.unwrap();
     assert!(begin.elapsed() < way.noticed, "{:?}", begin.elapsed());
     assert_eq!(round_trip(&node, again, b"who are you"), b"who are you");
-    // Operations with the one before it are over.
+    // Operations with the predecessor have ended.
     assert_ne!(node.done(1).status, Status::Success);
     let Down { identity: gone, .. } = node.event();
     assert_eq!(gone, old);
@@ -252,7 +254,7 @@ fn peer_stopped_for_long_connects_anew_when_it_continues(way: Way) {
     server.signal(libc::SIGSTOP);
     let stopped = pending(node.send(to, NOWHERE, &large, 1));
     if way.give_up == LONG {
-        // It is not taken for dead, and its silence holds nothing up.
+        // The peer does not count as dead, and its silence delays nothing.
         assert_eq!(node.cancel(stopped), Cancelled::Withdrawn);
     } else {
         assert_ne!(node.done(1).status, Status::Success);
@@ -263,10 +265,10 @@ fn peer_stopped_for_long_connects_anew_when_it_continues(way: Way) {
     assert!(round_trip(&node, to, &large) == large);
 }
 
-/// Both a thread blocked in a wait and the helper thread beside it, with a remote.
+/// A thread blocked in a wait and the helper thread beside it, with a remote.
 fn a_blocked_server_uses_no_processor(way: Way) {
     if way.give_up != LONG {
-        // What libfabric does is not ours.
+        // The threads of libfabric are not ours.
         return;
     }
     let (node, server, to) = with_server(way);
@@ -274,15 +276,16 @@ fn a_blocked_server_uses_no_processor(way: Way) {
     let used = format!("endpoint {} is in use", server.identity.endpoint.0);
     assert!(text.to_string().starts_with(&used), "{text}");
     assert_eq!(round_trip(&node, to, b"there"), b"there");
-    // The threads that were woken come to rest: at most one long tick of the helper's.
+    // The woken threads come to rest, within at most one long tick of the helper.
     std::thread::sleep(Duration::from_millis(200));
     let (before, span) = (server.activity(), Duration::from_secs(1));
     std::thread::sleep(span);
     let after = server.activity();
     let (wakes, used) = (after.0 - before.0, after.1 - before.1);
     println!("  blocked: {wakes} wakes, {used:?} of processor time in {span:?}");
-    // The helper's ticks, and two looks a second at whether descriptors are still there. What a wake takes is the
-    // machine's: up to 2 ms where a virtual machine's processor is taken away. A spinning thread takes all there is.
+    // The helper's ticks, and two checks a second that the descriptors still exist. The cost of a
+    // wake depends on the machine: up to 2 ms when a virtual machine loses its processor. A
+    // spinning thread would use all of the time.
     assert!(wakes <= 16 && used < span / 4, "{wakes} wakes, {used:?}");
     assert_eq!(round_trip(&node, to, b"still there"), b"still there");
 }
@@ -291,7 +294,7 @@ fn a_killed_client_is_missed_and_the_others_go_on(way: Way) {
     let node = open(way, EndpointChoice::Any);
     let clients = [(); 2].map(|()| Server::client(way, node.identity));
     let mut buffer = vec![0; FLOWING];
-    // The sender of the next one; the status, if its sender died over it.
+    // The sender of the next message, or the status if the sender died during it.
     let mut receive = || {
         let done = node.receive(ONE_WAY, &mut buffer);
         let engine = node.shared.lock();
@@ -377,7 +380,7 @@ fn open(way: Way, endpoint: EndpointChoice) -> Node {
     Node::open(options, config, true).unwrap()
 }
 
-/// The target that is reached that way and no other.
+/// Returns the target that is reached over that port and no other.
 fn target(way: Way, identity: Identity) -> Target {
     Target {
         nic: identity.nic,
@@ -386,7 +389,7 @@ fn target(way: Way, identity: Identity) -> Target {
     }
 }
 
-/// A node connected to a fresh server.
+/// Returns a node connected to a new server.
 fn with_server(way: Way) -> (Node, Server, RemoteId) {
     let server = Server::start(way, None);
     let node = open(way, EndpointChoice::Any);
@@ -394,7 +397,7 @@ fn with_server(way: Way) -> (Node, Server, RemoteId) {
     (node, server, to)
 }
 
-/// Sends, and receives what comes back.
+/// Sends a message and receives the echo.
 fn round_trip(node: &Node, to: RemoteId, bytes: &[u8]) -> Vec<u8> {
     let mut got = vec![0; bytes.len()];
     let posted = node.post(BACK, &mut got, 1 << 40);
@@ -408,7 +411,7 @@ fn round_trip(node: &Node, to: RemoteId, bytes: &[u8]) -> Vec<u8> {
     got
 }
 
-/// Some messages at a time, always as many.
+/// A fixed number of messages under way at a time.
 struct Stream;
 
 impl Stream {
@@ -426,7 +429,7 @@ impl Stream {
         (Self::FIRST..Self::FIRST + Self::AT_A_TIME).contains(&done.context)
     }
 
-    /// The next of them that is over.
+    /// Waits for the next of them that has ended.
     fn next(node: &Node) -> Completion {
         let next = node.shared.wait_for(1, Some(LONG), |engine| {
             let at = engine.done.iter().position(Self::is_one)?;
@@ -435,14 +438,15 @@ impl Stream {
         next.expect("the stream has stopped")
     }
 
-    /// Sends a message.
+    /// Sends a message when another has ended.
     fn go_on(&mut self, node: &Node, to: RemoteId, bytes: &[u8]) {
         let done = Self::next(node);
         assert_eq!(done.status, Status::Success);
         pending(node.send(to, ONE_WAY, bytes, done.context));
     }
 
-    /// Goes on until it fails, and waits for all. Returns how it failed.
+    /// Goes on until a message fails, and waits for all others. Returns the status of the failed
+    /// one.
     fn end(self, node: &Node, to: RemoteId, bytes: &[u8]) -> Status {
         loop {
             let done = Self::next(node);
@@ -457,7 +461,7 @@ impl Stream {
     }
 }
 
-/// The other process. Killed when it is dropped.
+/// The other process, which is killed when this is dropped.
 struct Server {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -465,7 +469,8 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a process that serves, under a certain number if one is given. This process keeps the number for its successor.
+    /// Starts a server, under a given number or a new one. This process keeps the number for the
+    /// server's successor.
     fn start(way: Way, endpoint: Option<EndpointId>) -> Self {
         let number = endpoint.unwrap_or_else(node::numbers::next);
         Self::spawn(way, &[number.0.to_string()])
@@ -494,7 +499,7 @@ impl Server {
         }
     }
 
-    /// Whether the process has said this by now; does not wait.
+    /// Returns whether the process has printed this line by now; does not wait.
     fn has_said(&mut self, expected: &str) -> bool {
         if self.lines.buffer().is_empty() {
             let mut poll = libc::pollfd {
@@ -513,7 +518,7 @@ impl Server {
         true
     }
 
-    /// Number of times that its threads went to sleep so far, and their processor time.
+    /// Returns the number of times that its threads went to sleep so far, and their processor time.
     fn activity(&self) -> (u64, Duration) {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let of_task = |task: DirEntry| {
@@ -543,7 +548,7 @@ impl Drop for Server {
     }
 }
 
-/// The other process: `WAY ENDPOINT`, or `WAY any NIC ENDPOINT` of whom to call.
+/// Runs the other process: `WAY ENDPOINT`, or `WAY any NIC ENDPOINT` with the endpoint to call.
 pub(crate) fn child(args: &[&str]) {
     let way = WAYS.into_iter().find(|way| way.name == args[0]).unwrap();
     let endpoint = match args[1].parse() {
@@ -554,7 +559,7 @@ pub(crate) fn child(args: &[&str]) {
     node::say(node.identity);
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
-        // The parent is gone.
+        // The parent has ended.
         std::process::exit(0);
     });
     match &args[2..] {
@@ -579,7 +584,7 @@ fn call(node: &Node, target: Target, bytes: &[u8]) {
     }
 }
 
-/// Messages of one kind that are received, and how many were.
+/// Messages of one kind that the server receives, and their number.
 struct Service {
     bits: u64,
     room: Vec<u8>,
@@ -595,7 +600,7 @@ impl Service {
         }
     }
 
-    /// Takes in what is there, and waits for more.
+    /// Receives the messages that are here, and posts a receive for the next.
     fn post(&mut self, node: &Node) {
         while let ReceivePosted::Complete(done) = node.post(self.bits, &mut self.room, self.bits) {
             self.take(node, &Completion::at_once(done, self.bits));
@@ -610,7 +615,7 @@ impl Service {
         if self.bits == ONE_WAY && self.taken == SOME {
             say("flowing");
         }
-        // Unless the client has gone meanwhile.
+        // Unless the client has ended meanwhile.
         let known = node.shared.lock().endpoint.remote_identity(done.remote);
         if self.bits == ECHO && known.is_some() {
             node.send_all(done.remote, BACK, &self.room[..done.length as usize]);

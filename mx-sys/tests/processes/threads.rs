@@ -1,5 +1,5 @@
-//! Stacks of the library's own threads: neither variables of Rust's standard library nor thread-local data of the
-//! program take anything from them.
+//! Stacks of the library's own threads: neither variables of Rust's standard library nor
+//! thread-local data of the program reduce them.
 
 use crate::cases;
 use mx_sys::thread::{self, PROGRESS_STACK, RESOLVER_STACK};
@@ -35,14 +35,14 @@ fn variables_of_rust_do_not_change_a_stack() {
     }
 }
 
-/// More thread-local data than any of the stacks.
+/// Bytes of thread-local data, more than any of the stacks.
 const DATA: usize = 3 << 20;
 
 thread_local! {
     static THREAD_LOCAL: Cell<[u8; DATA]> = const { Cell::new([0; DATA]) };
 }
 
-/// The process whose threads use all of their stacks.
+/// Runs the process whose threads use all of their stacks.
 pub(super) fn child(_: &[&str]) {
     THREAD_LOCAL.with(|data| black_box(data.as_ptr()));
     let started = thread::start("mx-progress", PROGRESS_STACK, || use_stack(PROGRESS_STACK));
@@ -56,7 +56,8 @@ pub(super) fn child(_: &[&str]) {
     });
 }
 
-/// Writes to all of a stack but the parts that the thread's start and the ends of calls take.
+/// Writes to all of a stack except the parts that the start of the thread and the ends of calls
+/// need.
 fn use_stack(bytes: usize) {
     const STEP: usize = 4096;
     const SPARE: usize = 24 << 10;

@@ -1,4 +1,5 @@
-//! An engine for tests and benches of `progress`: items arrive on a wire and are sorted by class.
+//! An engine for tests and benchmarks of `progress`: items arrive on a wire and are sorted by
+//! class.
 //!
 //! ```text
 //!   Feeder (any thread) --push--> [ wire ] --progress--> [ class 0 | class 1 | ... ] --take-->
@@ -28,11 +29,11 @@ pub(crate) struct Wire {
     control: EventFd,
     armed: AtomicBool,
     pub(crate) rings: AtomicU64,
-    /// Packets that the engine has sent.
+    /// Number of packets that the engine has sent.
     sent: AtomicU64,
 }
 
-/// Where items come from.
+/// The source of items.
 #[derive(Clone, Debug)]
 pub(crate) struct Feeder {
     pub(crate) wire: Arc<Wire>,
@@ -48,12 +49,12 @@ impl Feeder {
         }
     }
 
-    /// A connection knocks.
+    /// Rings the descriptor of connections.
     pub(crate) fn knock(&self) {
         self.wire.control.ring();
     }
 
-    /// Packets that the engine has sent.
+    /// Returns the number of packets that the engine has sent.
     pub(crate) fn sent(&self) -> u64 {
         self.wire.sent.load(Ordering::SeqCst)
     }
@@ -71,14 +72,14 @@ pub(crate) struct Toy {
     pub(crate) deadline: Option<Instant>,
     pub(crate) expired: u64,
     noted: bool,
-    /// Packets that are held back.
+    /// Number of packets that are held back.
     held: u64,
     pub(crate) knocks: u64,
     pub(crate) polls: u64,
     pub(crate) open: bool,
-    /// Epoll instance to sleep in, and its number.
+    /// The epoll instance to sleep in, and its number.
     pub(crate) set: Option<(RawFd, u64)>,
-    /// Number of times it was told that the host had closed its descriptors.
+    /// Number of reports that the host has closed the descriptors.
     pub(crate) losses: u64,
 }
 
@@ -126,7 +127,7 @@ impl Toy {
         }
     }
 
-    /// An operation of this very process completes.
+    /// Completes an operation of this process.
     pub(crate) fn produce(&mut self, class: usize, item: u64) {
         self.done[class].push_back(item);
         self.produced |= 1 << class;
@@ -166,7 +167,7 @@ impl Progress for Toy {
         if !items.is_empty() {
             return false;
         }
-        // Rung for what another thread has taken in since.
+        // Clears a ring for items that another thread has taken in since.
         self.wire.doorbell.silence();
         self.wire.armed.store(true, Ordering::SeqCst);
         true
@@ -230,7 +231,7 @@ pub(crate) fn wait(shared: &Shared<Toy>, class: usize, timeout: Option<Duration>
     shared.wait_for(1 << class, timeout, |toy| toy.take(class))
 }
 
-/// Waits until `sign` holds, which another thread is bound to bring about.
+/// Waits until `sign` holds, which another thread has to cause.
 pub(crate) fn until(sign: impl Fn() -> bool) {
     let begin = RealInstant::now();
     while !sign() {

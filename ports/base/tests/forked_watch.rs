@@ -1,4 +1,5 @@
-//! The kernel's word of changed interfaces, in a process that forks: each has its own.
+//! The kernel's reports of changed interfaces, in a process that forks; parent and child have one
+//! watch each.
 
 use crate::own_network::{have_own_network, ip};
 use crate::own_process::in_own_process;
@@ -17,12 +18,12 @@ fn says(to: &mut UnixStream) {
     to.write_all(b".").unwrap();
 }
 
-/// False: nothing comes.
+/// Waits for a byte. Returns false if none comes.
 fn hears(from: &mut UnixStream) -> bool {
     from.read_exact(&mut [0]).is_ok()
 }
 
-/// The child's part, after the fork. Its first failure, from 1.
+/// Runs the child's part after the fork. Returns the number of its first failed check, or 0.
 fn child(parents: RawFd, parent: &mut UnixStream, network: bool) -> i32 {
     if is_open(parents) {
         return 1;
@@ -59,7 +60,7 @@ fn a_child_takes_nothing_of_what_its_parent_is_told() {
     for end in [&here, &there] {
         end.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     }
-    // SAFETY: the child calls that and leaves by `_exit`.
+    // SAFETY: the child calls `child` and leaves by `_exit`.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let failed = child(parents, &mut there, network);

@@ -1,4 +1,4 @@
-//! Interfaces of this machine, as its kernel tells of them.
+//! Interfaces of this machine, as the kernel reports them.
 
 mod own_network;
 #[path = "../../../testing/sim/fixtures/own_process.rs"]

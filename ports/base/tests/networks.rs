@@ -1,5 +1,5 @@
-//! The order of interfaces, and word of their changes, as a kernel has them. In a network namespace of the
-//! test's own, where that may be had.
+//! The order of interfaces, and the kernel's reports of their changes, in a network namespace of
+//! the test, if the machine allows one.
 
 use crate::own_network::{have_own_network, ip};
 use crate::own_process::in_own_process;
@@ -13,7 +13,7 @@ fn order() -> String {
     Interfaces::now().to_string()
 }
 
-/// The order when the kernel has told of a carrier, which it does at most once a second.
+/// Returns the order once the kernel has reported a carrier, which it does at most once a second.
 fn order_after_carrier(expected: &str) -> String {
     let until = Instant::now() + Duration::from_secs(10);
     while order() != expected && Instant::now() < until {
@@ -63,7 +63,8 @@ fn container_bridge_ranks_after_a_later_network() {
     assert_eq!(order_after_carrier(with_container), with_container);
 }
 
-/// The kernel may tell of a change when the command that made it has ended.
+/// Returns whether a change is reported in time; the kernel may report it when the command that
+/// made it has ended.
 fn changes_soon(watch: &mut Watch) -> bool {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -93,13 +94,13 @@ fn each_change_is_told_once() {
         "link add docker0 type bridge",
         "addr del 10.77.0.1/32 dev lo",
     ] {
-        // Not every kernel has bridges and IPv6.
+        // Some kernels have no bridges or no IPv6.
         if ip(change) {
             assert!(changes_soon(&mut watch), "{change}");
         }
         assert!(!watch.changed(), "{change}");
     }
-    // More than it has room for.
+    // More changes than the watch has room for.
     for _ in 0..300 {
         assert!(ip("addr add 10.77.0.1/32 dev lo") && ip("addr del 10.77.0.1/32 dev lo"));
     }
@@ -109,7 +110,7 @@ fn each_change_is_told_once() {
     assert!(watch.changed());
     assert_eq!(nest.readable(), 0, "no event loop is woken for ever");
     assert!(!watch.changed());
-    // And it hears of what comes then.
+    // Later changes are reported again.
     assert!(ip("addr add 10.77.0.1/32 dev lo"));
     assert_eq!(nest.readable(), 1);
     assert!(watch.changed() && watch.raw().is_some());

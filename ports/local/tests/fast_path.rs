@@ -1,4 +1,4 @@
-//! A small message through shared memory neither enters the kernel nor allocates.
+//! A small message through shared memory makes no system call and allocates nothing.
 
 use crate::counting::allocations;
 use crate::own_process::in_own_process;
@@ -11,7 +11,7 @@ use mx_sim::{Ear, Hearing, VirtualClock, header_of};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Adds up what arrives.
+/// Adds up the values that arrive.
 #[derive(Default)]
 struct Sum {
     link: Option<LinkId>,
@@ -83,7 +83,7 @@ impl Talker {
         );
     }
 
-    /// Passes a packet there and one back.
+    /// Passes a packet in each direction.
     fn exchange(&mut self, value: u64) {
         self.send(self.link, &value.to_le_bytes());
         while !self.poll_active() {}
@@ -105,14 +105,14 @@ fn small_messages_allocate_nothing() {
     assert_eq!(talker.sink.total, 99_999 * 100_000);
 }
 
-/// The verdict of the thread without system calls; negative: none yet.
+/// The result of the thread without system calls; negative while there is none.
 static VERDICT: AtomicI32 = AtomicI32::new(-1);
 
 #[test]
 fn small_messages_make_no_system_call() {
     in_own_process!();
     let talker = Talker::new(2);
-    // In this process, as a child of fork does not have the port's memory.
+    // In this process, because a child of fork does not have the port's memory.
     std::thread::spawn(move || without_system_calls(talker));
     let until = Instant::now() + Duration::from_secs(60);
     while VERDICT.load(Ordering::Acquire) < 0 {
@@ -120,19 +120,19 @@ fn small_messages_make_no_system_call() {
         std::thread::sleep(Duration::from_millis(5));
     }
     match VERDICT.load(Ordering::Acquire) {
-        // A sandbox of its own forbids this one; the benchmark's strace shows the same.
+        // A sandbox can forbid strict mode; the benchmark's strace shows the same.
         77 => eprintln!("skipped: strict mode is not available here"),
         verdict => assert_eq!(verdict, 0),
     }
 }
 
-/// Ends the thread by itself; a system call ends it before.
+/// Runs the exchange in a thread that a system call ends at once.
 fn without_system_calls(mut talker: Talker) {
-    // From here on any call but read, write and exit kills the thread.
+    // From here on any call except read, write and exit kills the thread.
     // SAFETY: plain system call.
     let strict = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) };
     if strict == 0 {
-        // Half as many polls as it takes until the port looks at its descriptors anyway.
+        // Half as many polls as the port makes before it looks at its descriptors anyway.
         for value in 0..16_000 {
             talker.exchange(value);
         }
@@ -142,6 +142,7 @@ fn without_system_calls(mut talker: Talker) {
         _ => 77,
     };
     VERDICT.store(verdict, Ordering::Release);
-    // SAFETY: ends this thread at once; what it has stays, as closing it would be a system call.
+    // SAFETY: ends this thread at once; its resources remain, because closing them would be a
+    // system call.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }

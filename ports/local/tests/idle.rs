@@ -1,7 +1,8 @@
-//! Two processes whose links fall asleep and wake up, one of which may die at any moment, and what
-//! a sleeping link costs.
+//! Two processes whose links fall asleep and wake up, of which one may die at any moment, and the
+//! cost of a sleeping link.
 //!
-//! The other process is this program again, running the ignored test `the_other_process` of this file.
+//! The other process is this program again, running the ignored test `the_other_process` of this
+//! file.
 
 use crate::common::{BOARD, ENDPOINT, Event, LONG, Node, Other, ROLE, fresh, pattern};
 use mx_port_base::clock::MonotonicClock;
@@ -18,7 +19,7 @@ const LINKS: &str = "LOCAL_IDLE_LINKS";
 /// Bytes that an idle peer may cost, in all layers.
 const PROMISED: u64 = 2048;
 
-/// 0: never.
+/// Returns options for links that sleep after `idle_us` microseconds; 0 means never.
 fn sleeping_after(idle_us: u64) -> LocalOptions {
     LocalOptions {
         idle: (idle_us != 0).then(|| Duration::from_micros(idle_us)),
@@ -32,7 +33,7 @@ fn start(role: &str, board: u32, endpoint: u32, idle_us: u64, more: &[(&str, u64
     Other::start("idle::the_other_process", role, board, endpoint, &all)
 }
 
-/// A generator whose numbers a seed decides.
+/// A generator of numbers that follow from a seed.
 struct Random(u64);
 
 impl Random {
@@ -90,7 +91,7 @@ fn is_closed(event: &(LinkId, Event)) -> bool {
     event.1 == Event::Down(LinkDown::Closed)
 }
 
-/// The link of the other process, which has connected and says nothing.
+/// Waits for the other process to connect, and accepts its link.
 fn accepted(node: &mut Node) -> LinkId {
     node.until("a link", |node| node.port.stats().accepted == 1);
     let link = LinkId::new(0, 1);
@@ -98,7 +99,7 @@ fn accepted(node: &mut Node) -> LinkId {
     link
 }
 
-/// Counts `what` in the other process's mappings, and its descriptors.
+/// Returns the number of the other process's mappings that contain `what`, and of its descriptors.
 fn holds(other: &Other, what: &str) -> (usize, usize) {
     let id = other.0.id();
     let maps = fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
@@ -136,22 +137,23 @@ fn memory_and_descriptors_are_given_back_again_and_again() {
             assert!(back == bytes, "round {round}");
         }
     }
-    // Not before the first memory has come, perhaps.
+    // The first memory may come after the first sleep.
     assert!(node.port.stats().slept >= 39);
     node.port.close(link, Close::Flush);
     assert!(other.wait().success());
 }
 
-/// Numbered packets both ways, with pauses about as long as it takes until the link sleeps.
+/// Numbered packets in both directions, with pauses about as long as the time until the link
+/// sleeps.
 struct Talk {
     link: LinkId,
     random: Random,
     sent: u64,
     got: u64,
     writable: bool,
-    /// The other one has sent its last.
+    /// Whether the other process has sent its last packet.
     over: bool,
-    /// The link is down.
+    /// The reason for which the link has ended.
     down: Option<LinkDown>,
 }
 
@@ -168,7 +170,7 @@ impl Talk {
         }
     }
 
-    /// Sends some, and looks around for a while.
+    /// Sends some packets, and polls for a while.
     fn step(&mut self, node: &mut Node, polling: bool) {
         for _ in 0..self.random.below(4) {
             let len = [8, 80, 2_000, 30_000][self.random.below(4) as usize];
@@ -180,7 +182,7 @@ impl Talk {
             match node.try_send(self.link, &bytes) {
                 Ok(()) => self.sent += 1,
                 Err(SendError::WouldBlock) => self.writable = false,
-                // Its end comes as an event.
+                // The end comes as an event.
                 Err(SendError::Down) => break,
             }
         }
@@ -210,7 +212,7 @@ impl Talk {
         }
     }
 
-    /// Says that this was all.
+    /// Sends the last packet.
     fn end(&mut self, node: &mut Node) {
         while node.try_send(self.link, b"!").is_err() {
             self.writable = false;
@@ -255,7 +257,7 @@ fn a_peer_that_is_stopped_asleep_and_killed_is_noticed() {
     node.send(link, b"known");
     assert_eq!(node.packet().1, b"known");
     node.until("sleep", |node| node.port.stats().asleep == 1);
-    // It takes nothing in: what the socket holds is all.
+    // The peer takes in nothing, so only the socket has room.
     other.signal(libc::SIGSTOP);
     let mut sent = 0;
     while node.try_send(link, &pattern(5_000, sent)).is_ok() {
@@ -294,7 +296,7 @@ fn a_peer_may_be_killed_at_any_moment() {
         other.wait();
         node.until("the end", |node| {
             talk.take(node);
-            // A stranger that never sent a packet ends without a word.
+            // A stranger that never sent a packet ends without an event.
             talk.down.is_some() || (talk.got == 0 && node.port.link_count() == 0)
         });
         assert!(matches!(talk.down, Some(LinkDown::Reset) | None));
@@ -306,9 +308,9 @@ fn a_peer_may_be_killed_at_any_moment() {
     }
 }
 
-// ---- what it costs ----
+// ---- the cost ----
 
-/// Bytes of this process that are in memory, shared ones in full.
+/// Returns the bytes of this process that are in memory, shared ones in full.
 fn resident() -> u64 {
     let text = fs::read_to_string("/proc/self/smaps_rollup").unwrap();
     let line = text.lines().find(|line| line.starts_with("Rss:")).unwrap();
@@ -316,7 +318,7 @@ fn resident() -> u64 {
     kib * 1024
 }
 
-/// As many descriptors as this process may have.
+/// Raises the number of descriptors to the most that this process may have.
 fn raise_descriptors() {
     let mut limits = libc::rlimit {
         rlim_cur: 0,
@@ -330,7 +332,7 @@ fn raise_descriptors() {
     }
 }
 
-/// The side of a process with many links that is measured; it has nothing else.
+/// Measures a process with many links and nothing else.
 fn cost(node: &mut Node, board: u32, endpoint: u32, links: u64, sleeps: bool) {
     raise_descriptors();
     let exchange = |node: &mut Node| {
@@ -344,7 +346,7 @@ fn cost(node: &mut Node, board: u32, endpoint: u32, links: u64, sleeps: bool) {
             assert_eq!(node.events.remove(at), Some((link, Event::Packet(bytes))));
         }
     };
-    // For allocations that are made once.
+    // The first links cause allocations that are made once.
     for _ in 0..4 {
         exchange(node);
     }
@@ -365,12 +367,12 @@ fn cost(node: &mut Node, board: u32, endpoint: u32, links: u64, sleeps: bool) {
         assert!(each <= PROMISED, "{each} bytes");
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         assert!(!maps.contains("mx-local"));
-        // Nor, once it has looked and found no peer awake, does it want to be woken for any of them.
+        // Once the port has found no peer awake, it need not be woken for any of them.
         node.until("no time set", |node| node.port.deadline().is_none());
     }
 }
 
-/// Kernel memory (the socket, and its places in two sets) is not in the figure.
+/// The kernel's memory (the socket, and its places in two sets) is not in the figure.
 #[test]
 fn a_sleeping_peer_costs_no_more_than_was_promised() {
     raise_descriptors();

@@ -1,4 +1,4 @@
-//! The local port by itself, in one process and in several.
+//! The local port without an endpoint, in one process and in several.
 
 mod common;
 #[path = "../../../testing/sim/fixtures/counting.rs"]

@@ -1,6 +1,7 @@
-//! Two processes with shared memory between them, one of which may die at any moment.
+//! Two processes with shared memory between them, of which one may die at any moment.
 //!
-//! The other process is this program again, running the ignored test `the_other_process` of this file.
+//! The other process is this program again, running the ignored test `the_other_process` of this
+//! file.
 
 use crate::common::{BOARD, ENDPOINT, Event, Events, Node, Other, ROLE, fresh, pattern};
 use crate::own_process::in_own_process;
@@ -65,7 +66,8 @@ fn a_million_bytes_come_back_as_they_went() {
     let (board, endpoint) = fresh();
     let mut node = Node::open(board, endpoint);
     let mut other = start("echo", board, endpoint);
-    // The other one connects; the first packet is ours, so it has to learn of the link first.
+    // The other process connects; as this one sends the first packet, it has to find the link
+    // first.
     let link = loop {
         node.poll();
         if node.port.stats().accepted == 1 {
@@ -105,7 +107,7 @@ fn a_killed_peer_is_noticed_and_what_it_had_sent_is_delivered() {
     let mut other = start("talk then hang", board, endpoint);
     let (link, first) = node.packet();
     assert_eq!(first, pattern(1000, 0));
-    // All 50 are in the ring when the last one is: wait for it without taking anything more.
+    // All 50 are in the ring when the last one is; wait for the last without taking more.
     for at in 1..25 {
         assert_eq!(node.packet(), (link, pattern(1000, at)));
     }
@@ -175,7 +177,7 @@ fn a_stopped_peer_blocks_its_link_and_nothing_else() {
     other.wait();
 }
 
-/// Descriptors of this process and whether they are closed on exec.
+/// Returns the descriptors of this process, and whether they are closed on exec.
 fn descriptors() -> HashSet<(i32, bool)> {
     let numbers: Vec<i32> = std::fs::read_dir("/proc/self/fd")
         .unwrap()
@@ -222,8 +224,8 @@ fn no_descriptor_is_left_over_or_inherited() {
         let events = poll_until_idle(&mut [&mut a, &mut b], &clock);
         assert_eq!(events, [(link, Event::Up)]);
         let ours: Vec<_> = descriptors().difference(&before).copied().collect();
-        // Two ports with a listener and two sets each, and the two ends of one connection:
-        // the memory itself needs no descriptor once it is mapped.
+        // Two ports with a listener and two sets each, and the two ends of one connection; mapped
+        // memory needs no descriptor.
         assert_eq!(ours.len(), 8, "{ours:?}");
         assert!(ours.iter().all(|(_, cloexec)| *cloexec), "{ours:?}");
         a.close(link, Close::Flush);
@@ -233,7 +235,7 @@ fn no_descriptor_is_left_over_or_inherited() {
     assert_eq!(descriptors(), before);
 }
 
-/// Sets how many descriptors this process may have; returns how many it was.
+/// Sets the number of descriptors that this process may have. Returns the previous limit.
 fn limit_descriptors(limit: u64) -> u64 {
     let mut limits = libc::rlimit {
         rlim_cur: 0,
@@ -257,10 +259,10 @@ fn lack_of_descriptors_pauses_accepting_and_loses_no_peer() {
     let mut server = LocalPort::open(6, board, endpoint).unwrap();
     let mut client = LocalPort::open(6, board, endpoint + 1).unwrap();
     let links = [(); 3].map(|()| client.connect_to(board, endpoint, clock.now()).unwrap());
-    // No descriptor more than there are now.
+    // No more descriptors than there are now.
     let most = descriptors().iter().map(|(fd, _)| *fd).max().unwrap() as u64 + 1;
     let usual = limit_descriptors(most);
-    // Gaps below the limit.
+    // Fill the gaps below the limit.
     let mut fillers = Vec::new();
     loop {
         // SAFETY: plain system call.
@@ -272,7 +274,7 @@ fn lack_of_descriptors_pauses_accepting_and_loses_no_peer() {
     }
     assert!(poll_until_idle(&mut [&mut server], &clock).is_empty());
     assert_eq!(server.link_count(), 0);
-    // It does not spin: nothing is readable, and it says when to call again.
+    // The port does not spin: nothing is readable, and its deadline says when to poll again.
     let control = server.descriptors().control.unwrap();
     let mut poll = libc::pollfd {
         fd: control,
@@ -283,13 +285,13 @@ fn lack_of_descriptors_pauses_accepting_and_loses_no_peer() {
     assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 0) }, 0);
     let again = server.deadline().unwrap();
     assert!(again > clock.now() && again <= clock.now().after(Duration::from_secs(1)));
-    // Nor can it connect, and says so.
+    // A connect is rejected as well.
     assert!(client.connect_to(board, endpoint, clock.now()).is_err());
     limit_descriptors(usual);
     clock.advance_to(again);
     let mut events = poll_until_idle(&mut [&mut server, &mut client], &clock);
     events.sort_by_key(|(link, _)| link.index());
     assert_eq!(events, links.map(|link| (link, Event::Up)));
-    // Only links that may fall asleep want to be looked at now.
+    // Only links that may fall asleep have a deadline now.
     assert!(server.deadline().unwrap() > clock.now().after(Duration::from_secs(1)));
 }

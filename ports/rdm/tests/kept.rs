@@ -1,5 +1,5 @@
-//! A provider that keeps its domain although everything in it has been closed: said once, and not as a
-//! warning, for the user cannot change it.
+//! A provider that keeps its domain although everything in it has been closed. The port reports
+//! that once, and not as a warning, because the user cannot change it.
 
 use crate::direct::made_up::{nodes, shapes};
 use crate::direct::nodes::pattern;
@@ -35,7 +35,7 @@ fn domain_kept_by_the_provider_is_reported_once() {
     log::set_max_level(log::LevelFilter::Debug);
     let mut domains = 0;
     for shape in shapes() {
-        // What has reads is tried first, in a domain of its own.
+        // A provider with remote reads is first tried in a domain of its own.
         domains += if shape.provider.starts_with("tcp") {
             2
         } else {
@@ -51,7 +51,7 @@ fn domain_kept_by_the_provider_is_reported_once() {
         nodes.send_all(0, to, 1, &sent);
         assert_eq!(nodes.wait(1, 7).status, Status::Success);
         drop(nodes);
-        // Nothing of ours is left in them, and nothing was closed out of turn.
+        // No object of ours remains in the domains, and nothing was closed in the wrong order.
         assert_eq!(fake.violations(), Vec::<String>::new());
     }
     let said = std::mem::take(&mut *SAID.lock().unwrap());

@@ -1,4 +1,4 @@
-//! The rdm port by itself, and in whole simulations.
+//! The rdm port without an endpoint, and in complete simulations.
 
 mod direct;
 #[path = "../../../testing/sim/fixtures/own_process.rs"]

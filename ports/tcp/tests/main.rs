@@ -1,4 +1,4 @@
-//! The tcp port by itself.
+//! The tcp port without an endpoint.
 
 #[path = "../../../testing/sim/fixtures/own_process.rs"]
 mod own_process;

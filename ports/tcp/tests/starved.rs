@@ -1,4 +1,5 @@
-//! A port whose process has no descriptors left. In a process of its own, because it takes them all.
+//! A port whose process has no descriptors left, in a process of its own, because the test takes
+//! all of them.
 
 use crate::own_process::in_own_process;
 use crate::tcp_common::*;
@@ -16,7 +17,7 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
     let mut early = b.raw(&[frame(1, b"early")]);
     until_one(&mut b, "a packet", |b| b.sink.packet_count() == 1);
-    // Otherwise its place is given to the late one.
+    // An accepted link keeps its place when the late caller comes.
     let link = b.sink.first_link();
     b.accept(link);
 

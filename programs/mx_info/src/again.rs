@@ -6,13 +6,13 @@ use std::num::NonZeroU64;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The options for looking more than once.
+/// Options for repeating.
 #[derive(Default, clap::Args)]
 pub(crate) struct Again {
-    /// Again and again, with so much time between, until no such endpoint is open
+    /// Repeat at this interval, until no such endpoint is open
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) watch: Option<Duration>,
-    /// At most N times
+    /// Repeat at most N times
     #[arg(long, value_name = "N", requires = "watch")]
     pub(crate) count: Option<NonZeroU64>,
 }

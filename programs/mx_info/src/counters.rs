@@ -17,26 +17,26 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 const ABOUT: &str = "\
-Shows what the open endpoints of this machine have counted, without disturbing them. Only root sees
-those of other users. Those of other network namespaces are seen from there.";
+Shows the counters of the open endpoints on this machine, without disturbing their processes. Only root
+sees endpoints of other users. Endpoints of another network namespace are shown there only.";
 
 const AFTER: &str = "\
-Ends with 1 when no such endpoint is open to begin with; with --prometheus that is no failure.";
+Exits with 1 if no such endpoint is open at first, except with --prometheus.";
 
 #[derive(Parser)]
 #[command(about = ABOUT, after_help = AFTER)]
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// Also counters that are 0
+    /// Show counters that are 0, too
     #[arg(short, long)]
     all: bool,
     #[command(flatten)]
     again: Again,
-    /// Print a JSON object a line for each endpoint
+    /// Print one JSON object a line for each endpoint
     #[arg(long)]
     json: bool,
-    /// All counters as metrics, for a node exporter's text file
+    /// Print all counters as Prometheus metrics, for the text file of a node exporter
     #[arg(long, conflicts_with_all = ["json", "all", "watch"])]
     prometheus: bool,
 }
@@ -64,7 +64,7 @@ impl Args {
 /// Identifies an endpoint; one that a process opens again is another.
 type Key = (u32, u64);
 
-/// The endpoints as they were last shown.
+/// Endpoints as last shown.
 #[derive(Debug, Default)]
 struct Watch {
     last: HashMap<Key, HashMap<String, u64>>,
@@ -114,7 +114,7 @@ impl Watch {
                 .iter()
                 .filter_map(|(label, value)| {
                     let rate = self.rate(endpoint, label, *value, passed)?;
-                    // Parsed from its digits: a whole rate is `1`, not `1.0`.
+                    // Parsed from its digits, so that a whole rate is `1`, not `1.0`.
                     Some((label.clone(), rate.to_string().parse().ok()?))
                 })
                 .collect();

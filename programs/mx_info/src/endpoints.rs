@@ -16,12 +16,12 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const ABOUT: &str = "\
-Shows the open endpoints of this machine: whose they are, over which ports they are reached, and
-what is posted on them. Only root sees those of other users. Those of other network namespaces
-are seen from there.";
+Shows the open endpoints of this machine: their processes, the ports that reach them, and what is
+posted on them. Only root sees endpoints of other users. Endpoints of another network namespace are
+shown there only.";
 
 #[derive(Parser)]
-#[command(about = ABOUT, after_help = "Ends with 1 when there is none.")]
+#[command(about = ABOUT, after_help = "Exits with 1 if there is none.")]
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
@@ -30,13 +30,13 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The choice of endpoints.
+/// Selection of endpoints.
 #[derive(Default, clap::Args)]
 pub(crate) struct Which {
     /// Only endpoints of this board
     #[arg(short)]
     pub(crate) board: Option<u32>,
-    /// Only endpoints of this number
+    /// Only endpoints with this number
     #[arg(short)]
     pub(crate) endpoint: Option<u32>,
     /// Only endpoints of this process
@@ -114,7 +114,7 @@ pub(crate) struct Endpoint {
     pub(crate) ports: Vec<&'static str>,
     /// TCP port that peers connect to; `None` without one.
     pub(crate) tcp_port: Option<u16>,
-    /// libfabric's provider; empty without one.
+    /// Provider of libfabric; empty without one.
     pub(crate) provider: String,
     /// Time since it was opened.
     pub(crate) age: Duration,

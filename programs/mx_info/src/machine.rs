@@ -22,8 +22,7 @@ use std::path::{Path, PathBuf};
 
 const ABOUT: &str = "\
 Lists the boards of this machine with their addresses, the endpoints that are open on them,
-libfabric's providers, and the hosts of the peers file. What another network namespace has is seen
-from there.";
+libfabric's providers, and the hosts of the peers file. It shows its own network namespace only.";
 
 #[derive(Default, clap::Args)]
 #[command(about = ABOUT)]

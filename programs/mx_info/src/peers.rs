@@ -20,11 +20,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 const ABOUT: &str = "\
-Shows the peers of this machine's open endpoints: over which port, how far away, what is queued for them and
-for how long, without disturbing the processes. Those with the oldest operation come first.";
+Shows the peers of this machine's open endpoints, without disturbing their processes: the port, the round
+trip, and what is queued and for how long. Peers with the oldest operation come first.";
 
 #[derive(Parser)]
-#[command(about = ABOUT, after_help = "Ends with 1 when no such endpoint is open to begin with.")]
+#[command(about = ABOUT, after_help = "Exits with 1 if no such endpoint is open at first.")]
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     busy: bool,
     #[command(flatten)]
     again: Again,
-    /// Print a JSON object a line for each endpoint
+    /// Print one JSON object a line for each endpoint
     #[arg(long)]
     json: bool,
 }

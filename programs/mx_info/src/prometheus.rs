@@ -4,7 +4,7 @@
 //!   Endpoint, Endpoint, ...  -->  # HELP mx_matched_total Messages that found a posted receive.
 //!                                 # TYPE mx_matched_total counter
 //!                                 mx_matched_total{board="0",endpoint="3",pid="77",...} 12
-//!                                 ... one block a metric, a line an endpoint
+//!                                 ... one block a metric, one line an endpoint
 //! ```
 //!
 //! Owns: names of metrics and labels, quoting.

@@ -1,4 +1,4 @@
-//! Lines for people.
+//! Layout of text for people.
 //!
 //! ```text
 //!   rows of cells  --aligned-->   "  board  interface  address"

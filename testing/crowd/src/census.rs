@@ -1,44 +1,44 @@
 //! The resources of a process: memory, descriptors, threads, processor time.
 //!
 //! ```text
-//!   heap     bytes its allocator has given out          mallinfo2
-//!   rss      bytes of it that are in memory             /proc/self/statm
-//!   kernel   bytes all processes' sockets hold in data  /proc/net/sockstat
-//!   slab     bytes of the kernel's own objects          /proc/meminfo, of the whole machine
+//!   heap     bytes allocated and not freed               mallinfo2
+//!   rss      bytes resident in memory                   /proc/self/statm
+//!   kernel   bytes of data in all processes' sockets     /proc/net/sockstat
+//!   slab     bytes of the kernel's objects               /proc/meminfo, of the whole machine
 //! ```
 //!
-//! Owns: one look at all of it.
+//! Owns: the readings of one moment.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// The figures of a server at one time.
+/// Resources of a server at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Census {
-    /// Bytes given out by the allocator and not given back.
+    /// Bytes allocated and not freed.
     pub heap: u64,
-    /// Bytes in memory.
+    /// Bytes resident in memory.
     pub rss: u64,
-    /// Descriptors.
+    /// Open descriptors.
     pub descriptors: u64,
     /// Threads.
     pub threads: u64,
-    /// Microseconds of processor time used so far, the kernel's for it included.
+    /// Processor time used so far, in microseconds, including the kernel's.
     pub cpu_us: u64,
     /// Bytes of data in TCP sockets of the whole machine.
     pub socket_bytes: u64,
     /// Bytes of the kernel's objects, of the whole machine.
     pub slab_bytes: u64,
-    /// Requests handed out to the server so far; 0 for a crowd.
+    /// Requests received so far; 0 for a crowd.
     pub requests: u64,
 }
 
 impl Census {
-    /// Looks at this process.
+    /// Measures this process.
     pub fn take(requests: u64) -> Self {
-        // First, so that looking does not count; what it costs is in the next one's.
+        // Read first, so that it does not include this call, whose cost shows in the next one.
         let cpu_us = processor_time().as_micros() as u64;
         // SAFETY: takes nothing.
         let info = unsafe { libc::mallinfo2() };
@@ -55,7 +55,8 @@ impl Census {
     }
 }
 
-/// Counting takes milliseconds when there are thousands; kernels from 6.2 on know the number.
+/// Returns the number of descriptors. Kernels from 6.2 on know it; counting takes milliseconds for
+/// thousands.
 fn descriptors() -> u64 {
     let known = fs::metadata("/proc/self/fd").map_or(0, |directory| directory.len());
     match known {
@@ -91,7 +92,7 @@ fn processor_time() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// Reads the pages of the line `TCP: inuse 5 orphan 0 tw 0 alloc 7 mem 2`.
+/// Returns the number of pages in the line `TCP: inuse 5 orphan 0 tw 0 alloc 7 mem 2`.
 fn socket_pages() -> u64 {
     let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("TCP:"));
@@ -116,7 +117,7 @@ mod tests {
         let census = Census::take(7);
         assert!(census.heap > 0 && census.rss > 0 && census.cpu_us > 0);
         assert!(census.descriptors >= 3 && census.threads >= 1);
-        // The listing has one for itself, and other tests may have some more or fewer.
+        // The listing needs a descriptor itself, and other tests may open or close some.
         assert!(entries("/proc/self/fd").abs_diff(census.descriptors) < 32);
     }
 }

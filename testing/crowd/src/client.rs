@@ -1,14 +1,14 @@
-//! A client: a method with ports of its own, and what it is doing.
+//! A client: a method with ports of its own, and its task.
 //!
 //! ```text
 //!   ask:    receive posted --> request, 8 bytes, unexpected --> server --> answer, 8 bytes --> again
-//!   flood:  message, 8 bytes, unexpected --> server      as many at a time as are taken at once
+//!   flood:  message, 8 bytes, unexpected --> server      as many at a time as are accepted
 //! ```
 //!
-//! Nothing in it waits: its crowd calls [`Client::run`] when its descriptors are readable or its
+//! A client never waits: its crowd calls [`Client::run`] when its descriptors are readable or its
 //! deadline has come.
 //!
-//! Owns: the method, the buffers of its operations, when its request was sent.
+//! Owns: the method, the buffers of its operations, the time of its request.
 //! Out of scope: other clients, epoll.
 
 use crate::server::{ANSWER, SIZE};
@@ -28,7 +28,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ptr::NonNull;
 use std::time::{self, Duration};
 
-/// Where all clients of a crowd go.
+/// Destination of all clients of a crowd.
 #[derive(Clone, Debug)]
 pub struct Target {
     name: peer_name::PeerName,
@@ -36,7 +36,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// The server at `mx://host:endpoint`.
+    /// Parses `mx://host:endpoint`.
     pub fn of(address: &str) -> Result<Self, String> {
         let Ok(Some(name)) = peer_name::parse(address) else {
             return Err(format!("'{address}' is not an mx:// address"));
@@ -50,38 +50,38 @@ impl Target {
 /// A client's task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Task {
-    /// Nothing: it is connected or not, and idle.
+    /// Nothing: the client is idle, connected or not.
     Idle,
     /// Ask once.
     Once,
-    /// Ask again and again until then.
+    /// Ask repeatedly until that time.
     Ask(time::Instant),
-    /// Send messages without answers until then.
+    /// Send messages without answers until that time.
     Flood(time::Instant),
 }
 
-/// The result of a call of [`Client::run`].
+/// Result of a call of [`Client::run`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Run {
-    /// Messages that were taken, when flooding.
+    /// Messages accepted while flooding.
     pub sent: u64,
     /// Operations that ended with an error.
     pub failed: u64,
     /// The client has finished its task.
     pub over: bool,
-    /// The client has more to do at once.
+    /// The client has to run again at once.
     pub more: bool,
 }
 
-/// A client.
+/// A client of the server.
 pub struct Client {
     method: Method<HostPorts, MonotonicClock>,
     server: NonNull<bmi_method_addr>,
     key: PeerKey,
-    /// Sent from and received into; the operations' own for as long as they last.
+    /// Buffers to send from and receive into; operations use them while they are pending.
     buffers: Box<Buffers>,
     task: Task,
-    /// When the request was sent that has not been answered.
+    /// Time of the request that has not been answered.
     asked: Option<time::Instant>,
     /// Operations posted and not ended.
     pending: usize,
@@ -92,19 +92,19 @@ struct Buffers {
     answer: [u8; SIZE],
 }
 
-/// Messages a flooding client sends in one turn.
+/// Messages that a flooding client sends in one turn.
 const TURN: usize = 16;
 
-/// Messages of a flooding client that may wait for room.
+/// Messages of a flooding client that may wait for their link.
 const WAITING: usize = 16;
 
-/// The words of the host by which completions are told apart.
+/// User pointers that tell completions apart.
 const RECEIVE: usize = 1;
 const SEND: usize = 2;
 
 impl Client {
-    /// Opens an endpoint on 127.0.0.1 with what the environment sets. Fails when there is no
-    /// descriptor, no port number or no memory for it.
+    /// Opens an endpoint on 127.0.0.1 with the environment's settings. Fails if there is no
+    /// descriptor, port number or memory for it.
     pub fn open(target: &Target) -> Result<Self, String> {
         let (config, _) = Config::load(None);
         let options = OpenOptions {
@@ -120,7 +120,7 @@ impl Client {
             route: Route::AUTO,
         };
         let settings = Settings {
-            // The last client of a storm waits longer than the first ones.
+            // The last client of a storm waits longer than the first.
             connect_timeout: Some(Duration::from_secs(60)),
             ..Settings::default()
         };
@@ -148,27 +148,27 @@ impl Client {
         })
     }
 
-    /// The descriptors to sleep on.
+    /// Returns the descriptors to sleep on.
     pub fn descriptors(&self) -> WakeDescriptors {
         self.method.endpoint().descriptors()
     }
 
-    /// When it wants to run although nothing arrives.
+    /// Returns the time at which the client has to run although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
         self.method.deadline()
     }
 
-    /// Its control descriptor is readable.
+    /// Notes that the control descriptor is readable.
     pub fn note_control(&mut self) {
         self.method.endpoint_mut().port_mut().note_control();
     }
 
-    /// Gives it something to do. It begins with the next [`Self::run`].
+    /// Sets a task, which begins with the next [`Self::run`].
     pub fn set(&mut self, task: Task) {
         self.task = task;
     }
 
-    /// Takes in what has come and goes on with its task. How long each answer took goes to
+    /// Handles what has arrived and continues the task. Passes the time of each answer to
     /// `answered`.
     pub fn run(
         &mut self,
@@ -196,12 +196,12 @@ impl Client {
                 break;
             }
         }
-        // Not ready to sleep: something has come up meanwhile.
+        // Something arrived meanwhile, so the client may not sleep.
         run.more |= !self.method.endpoint_mut().arm();
         Ok(run)
     }
 
-    /// Posts what its task wants posted.
+    /// Posts the operations of the task.
     fn carry_on(&mut self, now: time::Instant, run: &mut Run) -> Result<(), String> {
         match self.task {
             Task::Once | Task::Ask(_) if self.asked.is_none() && self.pending == 0 => {
@@ -210,7 +210,7 @@ impl Client {
                 self.send(ANSWER)?;
             }
             Task::Flood(until) if now >= until => {
-                // Messages that wait for room are not waited for: the server has stopped counting.
+                // Messages that wait for their link are ignored: the server has stopped counting.
                 self.task = Task::Idle;
                 run.over = true;
             }
@@ -221,7 +221,7 @@ impl Client {
                     run.sent += 1;
                     turn -= 1;
                 }
-                // Only one that gets nothing away waits until that has changed.
+                // A client that can send no more waits until messages have left.
                 run.more = turn == 0;
             }
             _ => {}
@@ -263,7 +263,7 @@ impl Client {
         let posted = self.method.post(self.key, &mut post, &mut 0);
         match posted.map_err(|why| why.to_string())? {
             PostOutcome::Pending => self.pending += 1,
-            // Not even an answer that was here before it was asked for is reported.
+            // Reported by no completion, even if the answer was there before it was asked for.
             PostOutcome::Complete { .. } => {}
         }
         Ok(())
@@ -272,8 +272,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // The server hears of it at once; what was under way never ends, and its buffers go only
-        // after the method.
+        // The server is told at once. Pending operations never end; their buffers are freed after
+        // the method.
         self.method.close();
         address::remove(self.server.as_ptr());
     }

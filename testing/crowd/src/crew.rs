@@ -1,11 +1,11 @@
-//! The processes of a measurement, and giving them orders.
+//! The processes of a measurement, and their orders.
 //!
 //! ```text
 //!   Program --> Server   "ready on mx://..."    census
 //!          `--> Crew     crowd, crowd, crowd    an order to each, then all answers
 //! ```
 //!
-//! Owns: the processes; they end with this value, whatever they are doing.
+//! Owns: the processes, which end with this value.
 
 use crate::census::Census;
 use crate::limits;
@@ -17,30 +17,30 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The program that plays the parts.
+/// The program that runs as server and as crowd.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its file.
+    /// Executable file.
     pub file: OsString,
-    /// The arguments that make it a server; the address follows.
+    /// Arguments for a server; the address follows.
     pub server: Vec<OsString>,
-    /// The arguments that make it a crowd; the server's address follows.
+    /// Arguments for a crowd; the server's address follows.
     pub crowd: Vec<OsString>,
-    /// Variables of its environment.
+    /// Variables for its environment.
     pub environment: Vec<(String, String)>,
 }
 
-/// A process that is asked and answers, a line each.
+/// A process that answers each line of input with a line.
 struct Process {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-/// The server.
+/// The server's process.
 pub struct Server {
     process: Process,
-    /// Where it is.
+    /// Address of the server.
     pub address: String,
 }
 
@@ -50,12 +50,12 @@ pub struct Crew {
     crowds: Vec<Process>,
 }
 
-/// Descriptors of one client and what its process has beside, a little more than it is.
+/// Descriptors of one client, and its share of the process's own, rounded up.
 const DESCRIPTORS_EACH: u64 = 11;
 const DESCRIPTORS_BESIDE: u64 = 64;
 
-/// Crowds that `clients` clients are divided into: a few, or as many as the limit of descriptors
-/// demands.
+/// Returns the number of crowds for `clients` clients: a few, or as many as the limit of
+/// descriptors demands.
 pub fn crowds_for(clients: usize) -> usize {
     let limit = limits::raise_descriptors(DESCRIPTORS_BESIDE + DESCRIPTORS_EACH * clients as u64);
     let each = limit.saturating_sub(DESCRIPTORS_BESIDE) / DESCRIPTORS_EACH;
@@ -65,10 +65,10 @@ pub fn crowds_for(clients: usize) -> usize {
         .min(clients.max(1))
 }
 
-/// Crowds there are whatever the limit.
+/// Number of crowds whatever the limit.
 const FEW: usize = 4;
 
-/// Endpoints that are tried for the server.
+/// Endpoints to try for the server.
 const TRIES: u32 = 20;
 
 impl Server {
@@ -78,7 +78,7 @@ impl Server {
         for _ in 0..TRIES {
             let attempt = STARTED.fetch_add(1, Ordering::Relaxed);
             let seed = std::process::id().wrapping_mul(31);
-            // Below the numbers the kernel gives to clients.
+            // Below the numbers that the kernel gives to clients.
             let endpoint = 1024 + seed.wrapping_add(attempt.wrapping_mul(977)) % 5_000;
             let address = format!("mx://127.0.0.1:{endpoint}");
             let mut process = Process::start(program, &program.server, &address)?;
@@ -89,13 +89,13 @@ impl Server {
         Err("no server could be started".into())
     }
 
-    /// Its resources, and the number of its requests.
+    /// Returns its resources, and the number of its requests.
     pub fn census(&mut self) -> Result<Census, String> {
         self.process.tell(&Order::Census)?;
         self.process.hear()
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.child.id()
     }
@@ -118,18 +118,18 @@ impl Crew {
         Ok(crew)
     }
 
-    /// The number of crowds.
+    /// Returns the number of crowds.
     pub fn len(&self) -> usize {
         self.crowds.len()
     }
 
-    /// True when there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.crowds.is_empty()
     }
 
-    /// Gives each crowd its order, all at once, and adds up what comes of it. A crowd without an
-    /// order does nothing.
+    /// Gives each crowd its order, all at once, and adds up the outcomes. A crowd without an order
+    /// does nothing.
     pub fn each(&mut self, order: impl Fn(usize) -> Option<Order>) -> Result<Outcome, String> {
         for (at, crowd) in self.crowds.iter_mut().enumerate() {
             if let Some(order) = order(at) {
@@ -145,7 +145,7 @@ impl Crew {
         Ok(sum)
     }
 
-    /// The resources of one of them.
+    /// Returns the resources of one crowd.
     pub fn census(&mut self, at: usize) -> Result<Census, String> {
         let crowd = self.crowds.get_mut(at).ok_or("there is no such crowd")?;
         crowd.tell(&Order::Census)?;
@@ -153,7 +153,7 @@ impl Crew {
     }
 }
 
-/// Times are added up, how long it took is the longest.
+/// Adds an outcome: times are added up, the duration is that of the slowest.
 fn add(sum: &mut Outcome, one: Outcome) {
     let Outcome {
         done,
@@ -203,12 +203,12 @@ impl Process {
             .map_err(|why| format!("telling a process: {why}"))
     }
 
-    /// Its next answer.
+    /// Returns the parsed next answer.
     fn hear<T: DeserializeOwned>(&mut self) -> Result<T, String> {
         orders::parse(&self.answer()?)
     }
 
-    /// The next line it says; empty when it has ended.
+    /// Returns the next line; empty if the process has ended.
     fn answer(&mut self) -> Result<String, String> {
         let mut line = String::new();
         let read = self.output.read_line(&mut line);
@@ -219,13 +219,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Ending in order takes a while for so many, and is not measured.
+        // Ending in order takes a while for so many clients, and is not measured.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A time as milliseconds, for tables.
+/// Returns a time in milliseconds, for tables.
 pub fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

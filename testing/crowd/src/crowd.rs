@@ -1,4 +1,4 @@
-//! A process of clients: a loop that does what it is told with all of them.
+//! A process of clients: a loop that carries out orders with all of them.
 //!
 //! ```text
 //!   order --> [ ... ] clients to run now --run--> more? back into the queue
@@ -7,9 +7,9 @@
 //!       epoll: two descriptors a client         asleep when the queue is empty
 //! ```
 //!
-//! Owns: the clients, their epoll instance, when which of them wants to run by itself.
+//! Owns: the clients, their epoll instance, their deadlines.
 //! Out of scope: other crowds.
-//! Cost: a client that is idle costs nothing but its memory.
+//! Cost: an idle client costs only its memory.
 
 use crate::census::Census;
 use crate::client::{Client, Run, Target, Task};
@@ -30,16 +30,16 @@ pub struct Crowd {
     epoll: OwnedFd,
     queue: VecDeque<usize>,
     alarms: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// The order that is being carried out.
+    /// Order being carried out.
     work: Work,
-    /// Clients that work are polled, never slept for.
+    /// Working clients are polled, and the loop does not sleep.
     spin: bool,
 }
 
 struct Member {
     client: Client,
     queued: bool,
-    /// The earliest of its alarms.
+    /// Earliest alarm of the client.
     alarm: Option<Instant>,
     works: bool,
 }
@@ -47,23 +47,23 @@ struct Member {
 #[derive(Default)]
 struct Work {
     outcome: Outcome,
-    /// Clients that have not done their task yet.
+    /// Clients that have not finished their task.
     left: usize,
 }
 
-/// Descriptors wanted: more than any crowd needs.
+/// Wanted limit of descriptors: more than any crowd needs.
 const DESCRIPTORS: u64 = 1 << 20;
 
-/// Most that a connection may take before it is given up.
+/// Maximum time of a connect.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Events taken from the kernel by one look.
+/// Events taken from the kernel in one call.
 const EVENTS: usize = 256;
 
-/// Runs of clients between two looks at the kernel.
+/// Runs of clients between two polls of the kernel.
 const RUNS: usize = 64;
 
-/// Does what it reads from standard input until that ends, and answers on standard output.
+/// Carries out the orders on standard input until it ends; answers on standard output.
 pub fn serve(address: &str) -> Result<(), String> {
     end_with_parent();
     limits::raise_descriptors(DESCRIPTORS);
@@ -76,7 +76,7 @@ pub fn serve(address: &str) -> Result<(), String> {
     say("ready".to_owned())?;
     let mut orders = io::stdin().lock();
     loop {
-        // Clients owe their peers answers while nothing is asked of them.
+        // Idle clients still have to answer their peers.
         crowd.rest_until_readable(0);
         let mut line = String::new();
         let read = orders.read_line(&mut line).map_err(|why| why.to_string())?;
@@ -96,7 +96,7 @@ pub fn serve(address: &str) -> Result<(), String> {
                 let task = |now: time::Instant| Task::Flood(now + time);
                 let mut outcome = crowd.work(who, task, time, false);
                 if outcome.failed == 0 {
-                    // A client that waited for room when the time was over has done what it could.
+                    // A client whose messages still wait at the end has not failed.
                     outcome.why.clear();
                 }
                 orders::text(&outcome)
@@ -113,7 +113,7 @@ pub(crate) fn end_with_parent() {
 }
 
 impl Crowd {
-    /// A crowd without clients.
+    /// Makes a crowd without clients.
     pub fn new(target: Target) -> Result<Self, String> {
         // SAFETY: plain values in, a descriptor or -1 out.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -132,7 +132,7 @@ impl Crowd {
         })
     }
 
-    /// Opens `count` endpoints more, or as many as there can be.
+    /// Opens `count` more endpoints, or as many as possible.
     pub fn open(&mut self, count: usize) -> Outcome {
         let begin = time::Instant::now();
         let mut outcome = Outcome::default();
@@ -179,7 +179,7 @@ impl Crowd {
         }
     }
 
-    /// Gives a task to some clients and waits until they are done with it.
+    /// Gives a task to some clients and waits until they have finished it.
     pub fn work(
         &mut self,
         who: Who,
@@ -221,7 +221,7 @@ impl Crowd {
         work.outcome
     }
 
-    /// Keeps connections alive until there is something to read from `fd`, or its end.
+    /// Keeps connections alive until `fd` is readable, or has ended.
     pub fn rest_until_readable(&mut self, fd: RawFd) {
         loop {
             let wait = if self.queue.is_empty() {
@@ -244,7 +244,7 @@ impl Crowd {
         }
     }
 
-    /// Runs the clients that have something to do; sleeps at most `timeout` when there are none.
+    /// Runs the clients that have something to do; without any sleeps at most `timeout`.
     fn turn(&mut self, timeout: Duration) {
         let sleep_ms = if self.queue.is_empty() {
             self.sleep_ms(timeout)
@@ -286,7 +286,7 @@ impl Crowd {
             over,
             more,
         } = run.unwrap_or_else(|why| {
-            // It cannot even post: no descriptor is left, or no memory.
+            // The client cannot post: no descriptor or no memory is left.
             work.outcome.why = why.replace('\n', " ");
             member.client.set(Task::Idle);
             Run {
@@ -316,7 +316,7 @@ impl Crowd {
         }
     }
 
-    /// Takes in which clients' descriptors are readable; waits for that at most `ms`.
+    /// Queues the clients whose descriptors are readable; waits at most `ms` milliseconds.
     fn look(&mut self, ms: i32) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         let epoll = self.epoll.as_raw_fd();
@@ -331,7 +331,7 @@ impl Crowd {
         }
     }
 
-    /// Runs those whose time has come.
+    /// Queues the clients whose deadline has come.
     fn ring(&mut self) {
         if self.alarms.is_empty() {
             return;
@@ -350,14 +350,14 @@ impl Crowd {
         }
     }
 
-    /// Milliseconds to sleep: until the next alarm, and at most `timeout`.
+    /// Returns the milliseconds to sleep: until the next alarm, and at most `timeout`.
     fn sleep_ms(&self, timeout: Duration) -> i32 {
         let alarm = self
             .alarms
             .peek()
             .map(|Reverse((at, _))| at.since(MonotonicClock.now()));
         let sleep_ms = alarm.map_or(timeout, |alarm| alarm.min(timeout));
-        // A deadline is over when its millisecond is.
+        // A deadline has passed at the end of its millisecond.
         i32::try_from(sleep_ms.as_millis() + 1).unwrap_or(i32::MAX)
     }
 }

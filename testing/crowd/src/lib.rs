@@ -1,4 +1,4 @@
-//! Thousands of clients of one server in a few processes, and what the server pays for them.
+//! Thousands of clients of one server in a few processes, and the server's cost for them.
 //!
 //! ```text
 //!   Crew (a test, bmi_mx_perf scale)
@@ -7,11 +7,11 @@
 //!     `-- "census" ------------------------> server process: the BMI table <-'
 //! ```
 //!
-//! A client is a whole method with ports of its own, as in `bmi_method::instance`, but without a helper
-//! thread and without a thread that waits: one loop for a process drives all of them. The server is
-//! the library behind its C table, with one thread that calls it and the helper it starts itself.
+//! A client is a whole method with ports of its own, as in `bmi_method::instance`, but without a
+//! helper thread or waiting threads: one loop per process drives all of them. The server is the
+//! library behind its C table, with one calling thread and the helper that it starts itself.
 //!
-//! Owns: the three kinds of processes and the words between them.
+//! Owns: the three kinds of processes and the lines between them.
 
 pub mod census;
 pub mod client;

@@ -1,12 +1,12 @@
 //! The limit of this process's descriptors.
 //!
-//! Owns: nothing; it raises the process's own limit as far as the kernel lets it.
+//! Owns: nothing; raises the process's own limit as far as the kernel allows.
 
 use std::fs;
 use std::mem::MaybeUninit;
 
-/// Raises the limit of descriptors to `wanted`, or as near as may be: beyond the hard limit only
-/// with the privilege for it, and never beyond the kernel's `fs.nr_open`. Returns what it is now.
+/// Raises the limit of descriptors to `wanted`, or as near as possible: beyond the hard limit only
+/// with the privilege for it, and never beyond the kernel's `fs.nr_open`. Returns the new limit.
 pub fn raise_descriptors(wanted: u64) -> u64 {
     let (soft, hard) = descriptors();
     if soft >= wanted {
@@ -16,7 +16,7 @@ pub fn raise_descriptors(wanted: u64) -> u64 {
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(hard);
-    // Without the privilege the first is refused and changes nothing.
+    // Without the privilege the first attempt fails and changes nothing.
     let beyond = wanted.min(most);
     for (soft, hard) in [(beyond, beyond.max(hard)), (wanted.min(hard), hard)] {
         let limit = libc::rlimit {
@@ -31,7 +31,7 @@ pub fn raise_descriptors(wanted: u64) -> u64 {
     descriptors().0
 }
 
-/// The soft and the hard limit.
+/// Returns the soft and the hard limit.
 fn descriptors() -> (u64, u64) {
     let mut limit = MaybeUninit::<libc::rlimit>::uninit();
     // SAFETY: `limit` has room for what the kernel writes.

@@ -1,4 +1,4 @@
-//! A process of a measurement: `crowd ADDRESS` or `server LIBRARY ADDRESS`. Who starts it talks to it
+//! A process of a measurement: `crowd ADDRESS` or `server LIBRARY ADDRESS`. Its parent talks to it
 //! through its standard input and output.
 
 use bmi_host::method::Method;

@@ -1,4 +1,4 @@
-//! Orders to a crowd and its answers, a line each.
+//! Orders to a crowd and its answers, one line each.
 //!
 //! ```text
 //!   Order, as JSON  --->    Open, Connect, Ask, Flood: Outcome    Census: a census    Quit: nothing
@@ -9,66 +9,66 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Clients of one crowd, by their places.
+/// Range of clients of one crowd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Who {
-    /// The first of them.
+    /// Index of the first client.
     pub first: usize,
-    /// Their number.
+    /// Number of clients.
     pub count: usize,
 }
 
-/// An order.
+/// An order to a crowd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// Open so many endpoints more.
+    /// Open that many more endpoints.
     Open(usize),
-    /// Connect to the server, all at once, and wait for the answer to a first request each.
+    /// Connect to the server, all at once, and wait for the answer to one request each.
     Connect(Who),
-    /// Send requests of 8 bytes and wait for the answers, one at a time each, for so long.
+    /// Send requests of 8 bytes and wait for the answers, each client one at a time.
     Ask {
         /// The clients.
         who: Who,
-        /// For how long.
+        /// Duration.
         time: Duration,
-        /// Poll instead of sleeping; for one or a few.
+        /// Poll instead of sleeping; for one client or a few.
         spin: bool,
     },
-    /// Send unexpected messages of 8 bytes without answers, as fast as they go, for so long.
+    /// Send unexpected messages of 8 bytes without answers, as fast as possible.
     Flood {
         /// The clients.
         who: Who,
-        /// For how long.
+        /// Duration.
         time: Duration,
     },
-    /// Say what the process uses.
+    /// Report the process's resources.
     Census,
     /// End.
     Quit,
 }
 
-/// The result of an order.
+/// Result of an order.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Endpoints, connections, round trips or messages that were made.
+    /// Number of endpoints, connections, round trips or messages.
     pub done: u64,
     /// Operations that ended with an error.
     pub failed: u64,
-    /// The time for all of it.
+    /// Duration of all of it.
     pub time: Duration,
-    /// The time for each.
+    /// Durations of the single round trips.
     pub times: Histogram,
-    /// Why there was not more, in words; empty: there was.
+    /// Reason why fewer were made than ordered; empty if none were missing.
     pub why: String,
 }
 
-/// An order or its answer as a line.
+/// Formats an order or its answer as a line.
 pub(crate) fn text(what: &impl Serialize) -> String {
     // INVARIANT: plain data.
     serde_json::to_string(what).expect("a text")
 }
 
-/// The order or answer of a line.
+/// Parses a line.
 pub(crate) fn parse<T: DeserializeOwned>(line: &str) -> Result<T, String> {
     serde_json::from_str(line).map_err(|why| format!("'{}': {why}", line.trim_end()))
 }

@@ -1,12 +1,12 @@
-//! The server: the library behind its table, answering what asks for an answer.
+//! The server: the library behind its table, answering requests that want an answer.
 //!
 //! ```text
 //!   testunexpected --> tag ANSWER: post_send, 8 bytes back    any other tag: counted
-//!   testcontext    --> answers that had to wait
-//!   a second thread reads `Order::Census` and says what the process uses
+//!   testcontext    --> answers that were pending
+//!   a second thread reads `Order::Census` and reports the process's resources
 //! ```
 //!
-//! Owns: the loop a file server has, with nothing behind it.
+//! Owns: the loop of a file server, without files.
 
 use crate::census::Census;
 use crate::orders::{self, Order};
@@ -20,20 +20,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of a request, and of an answer.
 pub const SIZE: usize = 8;
 
-/// The tag of a request that wants an answer, which has it, too.
+/// Tag of a request that wants an answer, and of the answer.
 pub const ANSWER: i32 = 1;
 
-/// Descriptors wanted: one a client, and some.
+/// Wanted limit of descriptors: one per client, and some more.
 const DESCRIPTORS: u64 = 1 << 20;
 
 const CONTEXT: i64 = 0;
-/// The time that a call waits when there is nothing to do.
+/// Idle time of a test call in milliseconds, with nothing to do.
 const IDLE_MS: i32 = 100;
-/// Time of a test call while answers wait for room.
+/// Idle time of a test call in milliseconds, while answers are pending.
 const BUSY_MS: i32 = 1;
 
-/// Serves at `address`, says `ready on ADDRESS` on standard output, and ends with its standard
-/// input. Fails when the address is taken.
+/// Serves at `address`, prints `ready on ADDRESS`, and ends with its standard input. Fails if the
+/// address is in use.
 pub fn serve(method: Method, address: &str) -> Result<(), String> {
     crowd::end_with_parent();
     limits::raise_descriptors(DESCRIPTORS);
@@ -57,7 +57,7 @@ fn tell(requests: &AtomicU64) {
             let _ = io::stdout().flush();
         }
     }
-    // In the middle of whatever the other thread does, as a server that is killed.
+    // Whatever the other thread does at the moment, as when a server is killed.
     std::process::exit(0);
 }
 
@@ -68,7 +68,7 @@ fn answer(method: Method, requests: &AtomicU64) -> Result<(), String> {
     loop {
         let idle = if waiting > 0 { 0 } else { IDLE_MS };
         let messages = method.unexpected(BATCH, idle)?;
-        // Before they are answered: a client that has its answer finds it counted.
+        // Counted before they are answered: a client that has its answer finds it counted.
         requests.fetch_add(messages.len() as u64, Ordering::Release);
         for message in messages.iter().filter(|message| message.tag() == ANSWER) {
             let reply = Post {
@@ -83,7 +83,7 @@ fn answer(method: Method, requests: &AtomicU64) -> Result<(), String> {
             // SAFETY: the bytes are never freed and a send does not write them; the address is the
             // host's until it drops it, which this one never does.
             let posted = unsafe { method.post(&reply) };
-            // A client that has gone meanwhile wants no answer.
+            // A client that has left meanwhile gets no answer.
             waiting += usize::from(matches!(posted, Posted::Pending(_)));
         }
         if waiting > 0 {

@@ -1,9 +1,9 @@
-//! A storm of thousands of connects, and ten thousand peers that stay: what they cost the server,
-//! in bytes, descriptors and threads. Times are printed, not judged.
+//! A storm of thousands of connects, and ten thousand peers that stay: their cost for the server in
+//! bytes, descriptors and threads. Times are printed, but not checked.
 //!
-//! `BMI_MX_CROWD_CLIENTS` asks for another number of clients; where the limit of descriptors is
-//! lower there are as many as it allows, which is said. One test function, because two would share
-//! the machine's port numbers.
+//! `BMI_MX_CROWD_CLIENTS` sets another number of clients; if the limit of descriptors is lower,
+//! there are as many as it allows, and the test prints that. A single test function, because two
+//! would share the machine's port numbers.
 
 #[path = "../../sim/fixtures/exported.rs"]
 mod exported;
@@ -15,15 +15,15 @@ use bmi_mx_crowd::orders::{Order, Who};
 use exported::library;
 use std::time::{Duration, Instant};
 
-/// Clients in all.
+/// Total number of clients.
 const CLIENTS: usize = 10_000;
-/// Clients that connect first, at once; the others follow in as many at a time.
+/// Clients that connect first, at once; the others follow in groups of that size.
 const STORM: usize = 2000;
-/// Descriptors of the server beside those of its peers, generously.
+/// Descriptors of the server in addition to its peers', generously.
 const BESIDE: usize = 64;
-/// Bytes that the server may have allocated for a peer, its share of every table included.
+/// Bytes that the server may have allocated per peer, including its share of every table.
 const BYTES_EACH: u64 = 2048;
-/// Clients below which what is allocated once counts for more than what is for each.
+/// Number of clients below which one-time allocations outweigh those per client.
 const MEANINGFUL: usize = 500;
 
 fn program() -> Program {
@@ -35,7 +35,7 @@ fn program() -> Program {
     }
 }
 
-/// As many clients as were asked for, or as there are descriptors for in the server.
+/// Returns the number of clients: as requested, or as the server's limit of descriptors allows.
 fn clients() -> usize {
     let asked = std::env::var("BMI_MX_CROWD_CLIENTS").ok();
     let asked = asked.map_or(CLIENTS, |text| text.parse().expect("a number of clients"));
@@ -47,7 +47,7 @@ fn clients() -> usize {
     possible
 }
 
-/// The server's census once it holds `wanted`, or as it is when the time-out ends.
+/// Returns the server's census once `wanted` holds, or after a time-out.
 fn census_when(server: &mut Server, wanted: impl Fn(&Census) -> bool) -> Census {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -94,7 +94,7 @@ fn peer_costs_one_descriptor_no_thread_and_two_kib() {
         );
     }
 
-    // Descriptors: one each. What a handshake needed besides is given back.
+    // One descriptor each. Those of the handshake have been closed.
     let wanted = before.descriptors + clients as u64;
     let after = census_when(&mut server, |census| census.descriptors == wanted);
     assert_eq!(after.descriptors, wanted);
@@ -106,7 +106,7 @@ fn peer_costs_one_descriptor_no_thread_and_two_kib() {
         assert!(bytes <= BYTES_EACH, "{bytes} bytes a peer");
     }
 
-    // All clients are still served, and none costs more after the others.
+    // All clients are still served, and at no higher cost.
     let time = Duration::from_millis(500);
     let outcome = crew
         .each(|at| {
@@ -129,7 +129,7 @@ fn peer_costs_one_descriptor_no_thread_and_two_kib() {
         (wanted, before.threads)
     );
 
-    // When they go, what they had goes with them.
+    // When clients leave, their resources are freed.
     drop(crew);
     let gone = census_when(&mut server, |census| {
         census.descriptors == before.descriptors

@@ -1,12 +1,13 @@
-//! A port that hears nothing but strangers.
+//! A port that receives datagrams of strangers only.
 //!
 //! ```text
-//!   input: seal | sender | length | bytes ... , again and again
-//!              `- as it is, or with the right magic, or with the right sums as well
+//!   input: seal | sender | length | bytes ... , repeated
+//!              `- unchanged, or with the right magic, or with the right sums as well
 //! ```
 //!
-//! Whatever comes: no session, no word to the layer above, nothing kept, and never more bytes to an
-//! address than came from there. No input can know a cookie: the key follows from the whole input.
+//! Whatever arrives: no session begins, the layer above sees no event, no memory is kept, and an
+//! address never gets more bytes than came from it. No input can contain a valid cookie, because
+//! the key is derived from the whole input.
 use crate::input::{Input, digest};
 use crate::meter::{self, within};
 use crate::net::{Datagram, Net};

@@ -1,11 +1,11 @@
-//! An endpoint whose peers keep the transport's rules and no others.
+//! An endpoint whose peers keep the rules of the transport, but not those of the protocol.
 //!
 //! ```text
 //!   application: connect send recv cancel disconnect decide          exactly one end each
 //!        |
 //!     Endpoint         heap, remotes and unexpected bytes bounded, no panic
 //!        |
-//!   HostilePort <- packets: right answers to what was sent, nearly right ones, any
+//!   HostilePort <- packets: valid answers to what was sent, nearly valid ones, any
 //! ```
 
 use crate::input::Input;
@@ -34,15 +34,15 @@ const STEPS_MAX: usize = 400;
 const REMOTES: usize = 6;
 const UNEXPECTED: usize = 128 << 10;
 
-/// Heap of an endpoint with [`config`]: what is unexpected, and 32 KiB for each remote's books and
-/// for each link's packets that wait.
+/// Heap of an endpoint with [`config`]: unexpected messages, and 32 KiB for each remote's tables
+/// and for each link's waiting packets.
 const HEAP_MAX: isize = (UNEXPECTED + 12 * (32 << 10) + (256 << 10)) as isize;
 
-/// Operations under way at the same time.
+/// Operations under way at a time.
 const POSTED_MAX: usize = 32;
-/// Regions at the same time.
+/// Regions registered at a time.
 const REGIONS_MAX: usize = 8;
-/// Links at the same time.
+/// Links open at a time.
 const LINKS_MAX: usize = 12;
 
 /// Heap for the transitions that debug builds record, once for all endpoints.
@@ -77,15 +77,15 @@ struct World {
     remotes: Vec<RemoteId>,
     deferred: Option<Deferred>,
     contexts: u64,
-    /// Registered memory, and what was.
+    /// Keys of regions, registered now or earlier.
     regions: Vec<RegionKey>,
 }
 
-/// Decides about messages without a receive.
+/// Owner that decides about messages without a receive.
 struct Host {
     how: u8,
     buffers: Rc<()>,
-    /// Turns of which a message can be had, or could before it was forgotten.
+    /// Turns with a message that can be taken, or could before it was forgotten.
     ready: usize,
 }
 
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// Registers memory, ends a region, or begins a get or put.
+    /// Registers memory, deregisters a region, or begins a get or put.
     fn reach(&mut self, input: &mut Input<'_>) {
         let (how, to) = (input.byte(), input.below(8));
         let len = input.choose(&[0, 1, 100, 8192, 20_000, 50_000]);
@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// A peer asks for bytes of a region, or offers some; what it says may be right.
+    /// Reads or writes a region as a peer, with valid or invalid numbers.
     fn access(&mut self, input: &mut Input<'_>) {
         let Some(link) = self.link(input.below(LINKS_MAX)) else {
             return;
@@ -405,7 +405,7 @@ impl World {
         }
     }
 
-    /// Takes a message of the inbox, or throws those of a turn away.
+    /// Takes a message of the inbox, or drops those of a turn.
     fn take(&mut self, flags: u8) {
         within(1, || match flags % 3 {
             0 => drop(self.endpoint.next_message()),
@@ -463,7 +463,7 @@ impl World {
         }
     }
 
-    /// A peer's answer to something the endpoint sent.
+    /// Answers one of the endpoint's packets as a peer.
     fn answer(&mut self, at: usize, how: u8) {
         let Some((link, header, body)) = sent(&self.net, at) else {
             return;
@@ -513,14 +513,14 @@ impl World {
                 put(&mut refusal.0, 20, u64::from(how >> 1 & 7), 4);
                 refusal
             }
-            // Its Claim, given back.
+            // Returns the endpoint's Claim.
             15 => packet(15, 0, 0, &body),
             _ => packet(9, 0, 0, &[]),
         };
         self.packet(link, &answer, 0);
     }
 
-    /// A packet of any kind, with numbers that were once said, or near them.
+    /// Sends a packet of any kind, with numbers that were used before, or near them.
     fn lie(&mut self, input: &mut Input<'_>) {
         let Some(link) = self.link(input.below(LINKS_MAX)) else {
             return;
@@ -613,7 +613,7 @@ impl Program for World {
             "{buffers} buffers for {requests} requests and {messages} messages"
         );
         assert!(inbox.bytes + self.endpoint.unexpected_bytes() <= UNEXPECTED);
-        // Messages that are to be shown are fetched, too.
+        // Messages to be shown to the owner are fetched, too.
         let (least, shown) = (
             self.pending.len() + inbox.fetching + self.endpoint.accesses(),
             self.endpoint.undecided(),
@@ -626,7 +626,7 @@ impl Program for World {
         );
     }
 
-    /// After a close every operation has ended, and nothing is held.
+    /// Closes the endpoint: every operation has ended, and no memory is held.
     fn finish(mut self) {
         if let Some(deferred) = self.deferred.take() {
             within(1, || self.endpoint.decide(deferred, Decision::Continue));
@@ -659,7 +659,7 @@ impl Program for World {
     }
 }
 
-/// Zeros behind it, so that it can be read as a datagram's header is.
+/// Appends zeros, so that the bytes can be parsed as a datagram's header.
 fn wide(bytes: &[u8]) -> [u8; 64] {
     let mut wide = [0; 64];
     wide[..bytes.len()].copy_from_slice(bytes);

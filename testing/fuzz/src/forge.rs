@@ -1,8 +1,8 @@
-//! Datagrams that were never sent: headers field by field, with sums that are right.
+//! Forged datagrams: headers built field by field, with valid sums.
 //!
 //! ```text
 //!   pattern: a true datagram's header, or a blank one
-//!      `- cookies: of a session, half of them, none     `- fields: near what they were, or any
+//!      `- cookies: of a session, one of them, none      `- fields: near the old values, or any
 //!           `- payload: zeros, a packet, the pattern's      `- sealed: CRC-32C of both
 //! ```
 
@@ -21,12 +21,12 @@ const FIELDS: [Field; 10] = [
     KIND, SEQ, ACKED, SACK, WINDOW, FLAGS, PAYLOAD, FRAGMENT, OFFSET, WHOLE,
 ];
 
-/// The datagrams on the wire, as a machine on the path sees them.
+/// Datagrams on the wire, as a machine on the path sees them.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// All cookies that were ever said by a port, or to one.
+    /// Cookies that a port has sent or received.
     pub(crate) cookies: BTreeSet<u64>,
-    /// The last Welcome to a stranger.
+    /// Latest Welcome to each stranger.
     pub(crate) welcomes: BTreeMap<Address, Vec<u8>>,
 }
 
@@ -43,7 +43,7 @@ impl Seen {
     }
 }
 
-/// Changes some of the numbers of a datagram, and perhaps its payload.
+/// Changes some fields of a datagram, and perhaps its payload.
 pub(crate) fn mend(bytes: &mut Vec<u8>, input: &mut Input<'_>) {
     for _ in 0..input.below(6) {
         let field = input.choose(&FIELDS);
@@ -60,7 +60,7 @@ pub(crate) fn mend(bytes: &mut Vec<u8>, input: &mut Input<'_>) {
         }
     }
     match input.byte() {
-        // As long as it was.
+        // The length stays the same.
         0 => {}
         1 => bytes.resize(HEADER, 0),
         2 => bytes.resize(HEADER + 65, 0),
@@ -74,7 +74,7 @@ pub(crate) fn mend(bytes: &mut Vec<u8>, input: &mut Input<'_>) {
             bytes.extend_from_slice(input.bytes(len));
         }
     }
-    // Mostly the length is told as it is.
+    // The length field is correct in most cases.
     if input.byte() != 1 {
         let payload = (bytes.len() - HEADER) as u64;
         PAYLOAD.put(bytes, payload);
@@ -85,7 +85,7 @@ pub(crate) fn mend(bytes: &mut Vec<u8>, input: &mut Input<'_>) {
     }
 }
 
-/// The payload becomes a chunk that begins with a packet's header, or a later one of it.
+/// Makes the payload a chunk: a packet's first, with its header, or a later one.
 fn pack(bytes: &mut Vec<u8>, input: &mut Input<'_>) {
     let body = input.choose(&[0usize, 1, 10, 500, 3000, 8192, 8193, 16_384, 20_000]);
     let len = HEADER_OF_PACKET + body;
@@ -110,5 +110,5 @@ fn pack(bytes: &mut Vec<u8>, input: &mut Input<'_>) {
 
 const HEADER_OF_PACKET: usize = 32;
 
-/// Marks packets that the ends did not send.
+/// Mark of packets that the ends did not send.
 pub(crate) const FOREIGN: u8 = 0xee;

@@ -1,12 +1,12 @@
-//! Bytes read as a program.
+//! Bytes interpreted as a program.
 //!
 //! ```text
 //!   step | operands | step | operands | ...        after the end: zeros
 //! ```
 //!
-//! Reads from front to back and gives every byte one meaning, so that cutting, joining and mending
-//! inputs, which is what a fuzzer does, cuts, joins and mends programs. (`arbitrary` takes lengths
-//! from the far end, which a changed tail would change.)
+//! Reads from front to back and gives every byte one meaning, so that cutting, joining and changing
+//! inputs, which is what a fuzzer does, cuts, joins and changes programs. (`arbitrary` reads
+//! lengths from the end, so that a changed tail would change them.)
 
 /// The rest of an input.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let number = match end {
             0..=256 => usize::from(self.byte()),
@@ -52,14 +52,14 @@ impl<'a> Input<'a> {
         of[self.below(of.len())]
     }
 
-    /// As many as there are, at most `len`.
+    /// Returns up to `len` bytes, fewer at the end.
     pub(crate) fn bytes(&mut self, len: usize) -> &'a [u8] {
         let (bytes, rest) = self.rest.split_at(len.min(self.rest.len()));
         self.rest = rest;
         bytes
     }
 
-    /// A number that is likely to matter: one of the ends, near what is known, or any.
+    /// Returns a number that is likely to matter: an extreme, one near `known`, or any.
     pub(crate) fn near(&mut self, known: u32) -> u32 {
         match self.byte() {
             0 => known,
@@ -84,7 +84,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A number that every change of `bytes` changes. Not for secrets.
+/// Returns a hash of `bytes`. Not for secrets.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

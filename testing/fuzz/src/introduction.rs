@@ -1,13 +1,13 @@
 //! Introductions of peers, with a site's secret and without one.
 //!
 //! ```text
-//!   program:  strangers' links, answers to calls          packets of introductions, near what is right
-//!        |         those from RIGHTFUL on use the secret, the others have none
-//!     Endpoint     peers without it are never known where there is one; nothing is left of links that end
+//!   program:  strangers' links, answers to calls          packets of introductions, nearly valid
+//!        |         endpoints from RIGHTFUL on use the secret, the others have none
+//!     Endpoint     with a secret, peers without it are never accepted; links that end leave nothing behind
 //! ```
 //!
-//! The packets are made here from their description (docs/wire-format.md); the proofs with the code that
-//! is tested by itself in `secret.rs`.
+//! The packets are built here from their description (docs/wire-format.md); the proofs with the
+//! product's code, which `secret.rs` tests by itself.
 
 use crate::input::Input;
 use crate::link::{Buffer, HostileNet, link, links, open, sent, tell_all, tell_packet};
@@ -37,11 +37,11 @@ const STEPS_MAX: usize = 400;
 const LINKS_MAX: usize = 24;
 const REMOTES: usize = 8;
 const CALLS_MAX: usize = 16;
-/// Heap for all of that: remotes, introductions, what is said to links that read nothing.
+/// Heap for all of that: remotes, introductions, packets to links that read nothing.
 const HEAP_MAX: isize = 512 << 10;
-/// Packets of the endpoint's that may come back to it.
+/// Number of the endpoint's packets that may be sent back to it.
 const SENT: usize = 16;
-/// Bytes of a challenge that its proof is about.
+/// Bytes of a challenge that its proof covers.
 const SAID_LEN: usize = 40;
 
 /// Runs one input.
@@ -55,15 +55,15 @@ struct World {
     clock: VirtualClock,
     endpoint: HostileEndpoint<Queue<Buffer, Host>>,
     secret: Option<Secret>,
-    /// The first hello of the program on each link.
+    /// First hello of the program on each link.
     said: BTreeMap<u32, Vec<u8>>,
     calls: usize,
 }
 
-/// Takes every message, and checks its sender.
+/// Owner that takes every message, and checks its sender.
 struct Host {
     secret: bool,
-    /// The last two that are of one process, and how often there have been such.
+    /// Last two remotes of one process that were joined.
     joined: Option<(RemoteId, RemoteId)>,
     joins: usize,
 }
@@ -93,7 +93,7 @@ fn secret() -> Secret {
 }
 
 impl World {
-    /// `flags`: 1: there is a secret.
+    /// Makes a world. `flags`: 1: there is a secret.
     fn new(flags: u8) -> Self {
         let has = flags & 1 != 0;
         let host = Host {
@@ -128,7 +128,7 @@ impl World {
         self.endpoint.take_events();
     }
 
-    /// Joined sessions are of one life.
+    /// Checks that joined sessions are of one life.
     fn check_joined(&mut self) {
         if let Some((one, other)) = self.endpoint.owner_mut().joined.take() {
             let life = |remote| Some(self.endpoint.remote_identity(remote)?.session);
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// A peer's answer to something the endpoint has sent: right, if it can, or nearly so.
+    /// Answers one of the endpoint's packets as a peer: correctly if possible, or nearly so.
     fn answer(&mut self, at: usize, how: u8) {
         let Some((link, header, body)) = sent(&self.net, at) else {
             return;
@@ -186,11 +186,11 @@ impl World {
         let word = u64::from_le_bytes(word);
         let who = named(how);
         let answer = match header[0] {
-            // Its Connect.
+            // To a Connect.
             1 if how & 0x40 != 0 => packet(17, 0, 0, &self.challenge(link, &body, how)),
             1 if how & 0x20 != 0 => self.other_reply(link, word, how),
             1 => packet(2, word, 0, &who),
-            // Its Challenge, Claim, Ping.
+            // To a Challenge, Claim or Ping.
             17 => packet(18, 0, 0, &self.prove(link, &body, how)),
             15 => packet(15, 0, 0, &body),
             11 => packet(12, word, 0, &[]),
@@ -199,7 +199,7 @@ impl World {
         self.send(link, answer);
     }
 
-    /// A refusal, or an answer with a claim.
+    /// Makes a rejection, or an answer with a claim.
     fn other_reply(&self, link: LinkId, word: u64, how: u8) -> (HeaderBytes, Vec<u8>) {
         let mut who = named(how);
         if how & 4 == 0 {
@@ -210,8 +210,9 @@ impl World {
         packet(2, word, 0, &who)
     }
 
-    /// A claim on the session of a link, where `said` has been said, of the one that the endpoint has last accepted a
-    /// call of: right, unless `how` has it with another nonce, or by way of an interface of another's.
+    /// Makes a claim, on a link whose hello was `said`, on the session of the endpoint's latest
+    /// accepted call: valid, unless `how` selects another nonce, or an interface of another
+    /// endpoint.
     fn claim(&self, link: LinkId, said: &[u8], how: u8) -> Vec<u8> {
         let hellos = (0..SENT).filter_map(|at| sent(&self.net, at));
         let hellos: Vec<_> = hellos.filter(|it| matches!(it.1[0], 1 | 2)).collect();
@@ -231,13 +232,13 @@ impl World {
         bytes
     }
 
-    /// Something that the endpoint has said itself.
+    /// Returns one of the endpoint's own packets.
     fn echo(&self, at: u8) -> Option<(HeaderBytes, Vec<u8>)> {
         let (_, header, body) = sent(&self.net, usize::from(at) % SENT)?;
         Some((header, body))
     }
 
-    /// A challenge to the peer that says `said`.
+    /// Makes a challenge to the peer whose hello is `said`.
     fn challenge(&self, link: LinkId, said: &[u8], how: u8) -> Vec<u8> {
         let who = named(how);
         let mut bytes = vec![0; SAID_LEN];
@@ -262,7 +263,7 @@ impl World {
         proof
     }
 
-    /// A proof; zeros from a peer without the secret.
+    /// Makes a proof; zeros for a peer without the secret.
     fn proof(&self, link: LinkId, role: Role, said: &[u8], asked: &[u8], who: &[u8]) -> Vec<u8> {
         let rightful = is_rightful(session(who));
         let knows = self.secret.as_ref().filter(|_| rightful);
@@ -283,7 +284,7 @@ impl World {
         secret.prove(role, &words).to_vec()
     }
 
-    /// Any packet of introductions, or another one before its time.
+    /// Sends any packet of introductions, or another one too early.
     fn say(&mut self, input: &mut Input<'_>) {
         let (at, kind, how) = (input.byte(), input.byte() % 20, input.byte());
         let Some(link) = self.link(at) else { return };
@@ -318,7 +319,7 @@ impl World {
         {
             return self.send(link, packet);
         }
-        // A changed name may be a rightful one's: it has not proven anything.
+        // The altered identity may be a rightful one's, although it has not proven anything.
         self.send(link, packet(kind, how.into(), length, &body));
         if input.byte() & 1 == 0 {
             self.progress();
@@ -401,8 +402,9 @@ impl Program for World {
     }
 }
 
-/// The proof of a claim, as docs/wire-format.md has it: with the nonce drawn for the other session, about the nonces
-/// drawn and said for this one, and the interfaces of endpoint 1 that the claimant knows.
+/// Returns the proof of a claim as docs/wire-format.md defines it: keyed by the nonce drawn for the
+/// other session, over the nonces drawn and received for this one, and the interfaces of endpoint 1
+/// that the claimant knows.
 fn claim_proof(of: &[u8], nonces: [&[u8]; 2], nics: [u8; 2]) -> [u8; 16] {
     let mut proof = [0; 16];
     let mut mac = Hmac::<Sha256>::new_from_slice(of).expect("HMAC takes every key");
@@ -418,7 +420,7 @@ fn claim_proof(of: &[u8], nonces: [&[u8]; 2], nics: [u8; 2]) -> [u8; 16] {
     proof
 }
 
-/// The hello of endpoint `how`, by its lower bits, in one of two lives.
+/// Makes the hello of the endpoint in `how`'s lower bits, in one of two lives.
 fn named(how: u8) -> Vec<u8> {
     let number = match how & 0x10 {
         0 => 2 + how % 8,
@@ -427,7 +429,7 @@ fn named(how: u8) -> Vec<u8> {
     hello(KEY, number, how >> 3 & 1)
 }
 
-/// The session in that.
+/// Returns the session in a hello.
 fn session(hello: &[u8]) -> SessionId {
     let bytes = hello.get(24..32).and_then(|bytes| bytes.try_into().ok());
     SessionId(bytes.map_or(0, u64::from_le_bytes))
@@ -437,7 +439,8 @@ fn session(hello: &[u8]) -> SessionId {
 mod tests {
     use super::*;
 
-    /// The remotes after a program, the refusals, how often two were joined, and the packets that were sent.
+    /// Runs a saved program; returns the remotes, the rejections, the number of joins, and the
+    /// packets sent.
     fn reached(name: &str) -> (usize, u64, usize, Vec<u8>) {
         let path = format!("{}/corpus/introduction/{name}", env!("CARGO_MANIFEST_DIR"));
         let bytes = std::fs::read(path).expect("it is saved");
@@ -467,10 +470,10 @@ mod tests {
             ("stranger-secret-changed", 0, 1, Some(challenge)),
             ("called-secret-right", 1, 0, Some(prove)),
             ("called-secret-wrong", 0, 1, None),
-            // It has proven one life, and then says that it is another.
+            // The peer has proven one life, and then claims another.
             ("stranger-secret-another", 1, 0, Some(challenge)),
             ("stranger-open-wrong", 1, 0, None),
-            // A call is answered with a claim of the stranger's session.
+            // A call is answered with a claim on the stranger's session.
             ("called-claims-right", 2, 0, None),
             ("called-claims-wrong", 2, 0, None),
             ("called-claims-elsewhere", 2, 0, None),

@@ -1,4 +1,4 @@
-//! Hostile inputs for `mx-proto`, and what must hold whatever they are.
+//! Hostile inputs for `mx-proto`, and the properties that must hold for all of them.
 //!
 //! ```text
 //!   testing/fuzz/libfuzzer/targets/*          tests/saved.rs           libFuzzer, or the saved inputs on stable Rust
@@ -13,7 +13,7 @@
 //!             `- meter: bytes of heap, by owner      meter
 //! ```
 //!
-//! Owns: the programs' meaning, and the promises they are held against.
+//! Owns: the programs' meaning, and the checked properties.
 //! Out of scope: libFuzzer. Inputs keep their meaning as long as the steps are not renumbered.
 
 mod datagram;

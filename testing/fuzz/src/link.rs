@@ -1,7 +1,7 @@
-//! The links of a hostile endpoint's port: the program says what comes on them.
+//! Links of a hostile endpoint's port: the program decides what arrives on them.
 //!
 //! ```text
-//!   Endpoint -- send --> Links: the last packets          the program answers, or lies
+//!   Endpoint -- send --> Links: the last packets          the program answers, correctly or not
 //!            <-- poll -- cables  <-- up, down, packets --------'
 //! ```
 
@@ -28,7 +28,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// `all` is shared by all that exist.
+    /// Allocates a buffer. All buffers share `all`, which counts them.
     pub(crate) fn new(len: usize, all: &Rc<()>) -> Self {
         Self {
             bytes: vec![0x5a; len],
@@ -39,7 +39,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // It was not the endpoint that took this memory.
+        // The program allocated this memory, not the endpoint.
         within(0, || drop(std::mem::take(&mut self.bytes)));
         debug_assert!(Rc::strong_count(&self.all) > 1);
     }
@@ -64,21 +64,21 @@ impl Memory for Buffer {
     }
 }
 
-/// Settings of the port, and the packets that it was given.
+/// Settings of the port, and the packets sent through it.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    /// The endpoint's last packets, the youngest at the end, without data of messages.
+    /// Latest packets of the endpoint, the newest at the end, without messages' data.
     pub(crate) sent: VecDeque<(LinkId, HeaderBytes, Vec<u8>)>,
-    /// Number of next sends that find no room.
+    /// Number of sends that will be rejected as full.
     pub(crate) full: u8,
-    /// Large bodies are taken in part.
+    /// Whether large bodies are accepted in part.
     pub(crate) in_parts: bool,
 }
 
 pub(crate) const PACKET_MAX: usize = 8192;
 pub(crate) const STREAMED_MAX: usize = 16_000;
 const DATA_MAX: usize = 20_000;
-/// Bodies from here on come in two halves, when a place is asked for.
+/// Bodies of this size and above arrive in two halves, if a place is asked for.
 const HALVED_MIN: usize = 4096;
 const SENT_MAX: usize = 16;
 
@@ -87,14 +87,14 @@ pub(crate) fn open(net: &mut Net<Links>) -> LinkId {
     mx_sim::script::link(net.lay([None, Some(0)]), 1)
 }
 
-/// Tells an event of every link.
+/// Reports an event to every link.
 pub(crate) fn tell_all(net: &HostileNet, event: &Event) {
     for link in links(net) {
         net.with(|net| net.tell(link, event.clone()));
     }
 }
 
-/// Tells of a packet, and asks for a place for its body, if it is of that kind.
+/// Delivers a packet, and asks for a place for its body, if its kind has one.
 pub(crate) fn tell_packet(
     net: &HostileNet,
     link: LinkId,
@@ -114,7 +114,7 @@ pub(crate) fn links(net: &HostileNet) -> Vec<LinkId> {
     net.with(|net| net.links(0).collect())
 }
 
-/// Returns the link at a position, counted round.
+/// Returns the link at a position, modulo their number.
 pub(crate) fn link(net: &HostileNet, at: usize) -> Option<LinkId> {
     let links = links(net);
     links.get(at % links.len().max(1)).copied()
@@ -125,7 +125,7 @@ pub(crate) fn sent(net: &HostileNet, at: usize) -> Option<(LinkId, HeaderBytes, 
     net.with(|net| net.script.sent.iter().rev().nth(at).cloned())
 }
 
-/// The number of a link's cable, from 1 on.
+/// Returns the number of a link's cable, from 1 on.
 fn number(link: LinkId) -> u32 {
     link.index() + 1
 }
@@ -156,7 +156,8 @@ impl Script for Links {
         }
     }
 
-    /// By its number: most are where they say, some are elsewhere, and of some nothing is known.
+    /// Decides by the link's number: most are where they claim to be, some elsewhere, and some
+    /// unknown.
     fn seen(&self, link: LinkId, _: Ends, claimed: &Identity) -> LinkOrigin {
         let number = number(link);
         let nic = match number % 8 {

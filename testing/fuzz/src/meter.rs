@@ -1,18 +1,18 @@
 //! Bytes of heap, by owner.
 //!
 //! ```text
-//!   within(1, || port.poll(..))      what the port takes and gives back
-//!       |- within(0, || ...)         what the sink takes meanwhile: not counted
-//!       `- mx_sim::aside(|| ...)     what the datagram service takes: not counted
+//!   within(1, || port.poll(..))      allocations of the port
+//!       |- within(0, || ...)         allocations of the sink meanwhile: not counted
+//!       `- mx_sim::aside(|| ...)     allocations of the datagram service: not counted
 //! ```
 //!
-//! The allocator of every program that links this crate. Owners neither give what they have
-//! allocated to others nor free what is not theirs, or the accounts would not be right.
+//! The allocator of every program that links this crate. An owner must not free another one's
+//! memory, or hand its own over, or the accounts would be wrong.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Owners there can be; 0 is none.
+/// Maximum number of owners; 0 stands for none.
 const OWNERS: usize = 4;
 
 thread_local! {
@@ -32,18 +32,18 @@ pub(crate) fn within<T>(owner: usize, what: impl FnOnce() -> T) -> T {
     what()
 }
 
-/// Starts all accounts anew.
+/// Resets all accounts.
 pub(crate) fn clear() {
     ACCOUNTS.with(|accounts| accounts.iter().for_each(|account| account.set(0)));
 }
 
-/// Bytes that `owner` has and has not given back.
+/// Returns the bytes that `owner` has allocated and not freed.
 pub(crate) fn held(owner: usize) -> isize {
     ACCOUNTS.with(|accounts| accounts[owner].get())
 }
 
 fn note(bytes: isize) {
-    // A thread that is ending has no accounts any more.
+    // An ending thread no longer has accounts.
     let owner = OWNER.try_with(Cell::get).unwrap_or(0);
     if owner != 0 && !mx_sim::is_aside() {
         let _ = ACCOUNTS.try_with(|accounts| {

@@ -1,12 +1,13 @@
-//! Datagrams in memory: what two ports send lies on a wire until the program says what becomes of it.
+//! Datagrams in memory: what two ports send stays on a wire until the program decides about it.
 //!
 //! ```text
 //!   end 0 --\                            /--> end 0     arrived, not polled
 //!   end 1 ----> wire: sent, in order ----+--> end 1
-//!                 `- to strangers: counted, shown to the program, gone
+//!                 `- to strangers: counted, shown to the program, dropped
 //! ```
 //!
-//! The ends are the simulator's, whose network hands out what this gives it and carries nothing itself.
+//! The ends are the simulator's, whose network delivers what this net passes to it, and nothing
+//! else.
 //!
 //! Owns: all datagrams, the time, and the counts of bytes by sender and receiver.
 
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// A host and one of its channels. Hosts 0 and 1 are the ends, others are strangers.
+/// A host and one of its channels. Hosts 0 and 1 are the ends, all others are strangers.
 pub(crate) type Address = (u8, u8);
 
 /// A datagram in flight.
@@ -42,7 +43,7 @@ fn sim_address((host, channel): Address) -> SimAddress {
     }
 }
 
-/// The address as this net has it; `None` of one that a forger made up.
+/// Converts an address; `None` for one that a forger made up.
 fn address(of: SimAddress) -> Option<Address> {
     let host = u8::try_from(of.number()).ok()?;
     Some((host, of.channel() as u8))
@@ -53,17 +54,17 @@ pub(crate) struct Net {
     datagrams: DatagramNet,
     clock: VirtualClock,
     pub(crate) wire: VecDeque<Datagram>,
-    /// The last true datagrams, for replays and as patterns.
+    /// Latest true datagrams, for replays and as patterns.
     pub(crate) log: VecDeque<Datagram>,
     pub(crate) seen: Seen,
-    /// Bytes an end sent to an address, and those that reached it from there.
+    /// Bytes that an end sent to an address, and those that reached it from there.
     pub(crate) out: [BTreeMap<Address, u64>; 2],
     pub(crate) into: [BTreeMap<Address, u64>; 2],
-    /// So many of the next calls of `send` fail like this.
+    /// Number of the next calls of `send` that fail, and their error.
     pub(crate) faults: (u8, Option<DatagramError>),
 }
 
-/// Datagrams that can be on the wire; more are lost.
+/// Maximum number of datagrams on the wire; more are lost.
 const WIRE_MAX: usize = 512;
 const LOG_MAX: usize = 32;
 
@@ -115,7 +116,7 @@ impl Net {
         })
     }
 
-    /// The datagram service of one end.
+    /// Returns the datagram service of one end.
     pub(crate) fn open(&self, end: u8) -> SimDatagrams {
         let [command, data] = [0, 1].map(|channel| sim_address((end, channel)));
         SimDatagrams::open_at(&self.datagrams, end.into(), command, data).expect("a free name")
@@ -145,13 +146,13 @@ impl Net {
         }
     }
 
-    /// A datagram arrives as the only one of its GSO batch.
+    /// Delivers a datagram as the only one of its GSO batch.
     pub(crate) fn arrive(&mut self, datagram: Datagram) {
         let segment = datagram.bytes.len().max(1);
         self.arrive_cut(datagram, segment);
     }
 
-    /// A datagram arrives cut into datagrams of `segment` bytes, which is not 0.
+    /// Delivers a datagram cut into datagrams of `segment` bytes, which is not 0.
     pub(crate) fn arrive_cut(&mut self, datagram: Datagram, segment: usize) {
         let Datagram { from, to, bytes } = datagram;
         let Some(into) = self.into.get_mut(usize::from(to.0)) else {
@@ -162,13 +163,13 @@ impl Net {
         self.datagrams.inject_batch(from, to, &bytes, segment);
     }
 
-    /// The service of `end` reports an error of what was sent to an address: with `most`, that was larger.
+    /// Reports to `end` an error of a datagram to that address; with `most`, that it was too large.
     pub(crate) fn report(&self, end: u8, to: Address, most: Option<usize>, quote: Option<Quote>) {
         let [from, to] = [(end, 0), to].map(sim_address);
         self.datagrams.inject_error(from, to, most, quote);
     }
 
-    /// Everything on the wire arrives.
+    /// Delivers everything on the wire.
     pub(crate) fn arrive_all(&mut self) -> bool {
         let mut any = false;
         while let Some(datagram) = self.wire.pop_front() {
@@ -178,7 +179,7 @@ impl Net {
         any
     }
 
-    /// Bytes that `end` sent to `address` beyond those that came from there.
+    /// Returns the bytes that `end` sent to `address` beyond those that came from there.
     pub(crate) fn excess(&self, end: usize, address: Address) -> i64 {
         let of = |book: &BTreeMap<Address, u64>| book.get(&address).copied().unwrap_or(0) as i64;
         of(&self.out[end]) - of(&self.into[end])

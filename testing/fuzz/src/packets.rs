@@ -1,4 +1,4 @@
-//! Packets that the ends send each other, so marked that each can be told from every other one.
+//! Packets between the ends, marked so that each differs from all others.
 //!
 //! ```text
 //!   0 mark | 1 wants a place | 4 body length | 8 flow | 16 serial | ... 32 body: a pattern
@@ -8,12 +8,12 @@ use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes};
 
 const MARK: u8 = 0x11;
 
-/// The contents of such a packet.
+/// Contents of such a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packet {
-    /// The sender and its session. Follows from the whole input: no input can name it.
+    /// Sender and session. Derived from the whole input, so that no input can contain it.
     pub(crate) flow: u64,
-    /// Counted from 0 in each flow.
+    /// Position in the flow, from 0 on.
     pub(crate) serial: u64,
     /// Length of the body.
     pub(crate) len: usize,
@@ -56,7 +56,7 @@ impl Packet {
     }
 }
 
-/// The length of its body, as any packet's header says.
+/// Returns the length of the body, from any packet's header.
 pub(crate) fn body_len(header: &HeaderBytes) -> usize {
     let at = BODY_LEN_AT;
     u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize

@@ -1,4 +1,4 @@
-//! An endpoint on a hostile port, and what its peers say.
+//! An endpoint on a hostile port, and packets of its peers.
 //!
 //! ```text
 //!   begin(config) -> Endpoint 1, with KEY  ---HostilePort---  HostileNet <- packet(kind, ..), hello(..)
@@ -24,8 +24,8 @@ const SELF: Identity = Identity {
     session: SessionId(99),
 };
 
-/// An endpoint of `host`'s, whose heap is owner 1's, the network it is on, and its clock. All accounts start
-/// anew.
+/// Makes an endpoint of `host`, whose heap is counted for owner 1, its network, and its clock.
+/// Resets all accounts.
 pub(crate) fn begin<O: Owner<Memory = Buffer>>(
     config: impl FnOnce() -> Config,
     host: O,
@@ -40,7 +40,7 @@ pub(crate) fn begin<O: Owner<Memory = Buffer>>(
     (net, clock, endpoint)
 }
 
-/// The peer of that number.
+/// Returns the target of the peer with that number.
 pub(crate) fn target(number: u8) -> Target {
     Target {
         nic: SELF.nic,
@@ -49,7 +49,7 @@ pub(crate) fn target(number: u8) -> Target {
     }
 }
 
-/// A packet as `mx_proto::wire` describes it, with all the credit there can be.
+/// Makes a packet as `mx_proto::wire` describes it, with the maximum of credit.
 pub(crate) fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBytes, Vec<u8>) {
     let mut header = [0; HEADER_LEN];
     header[0] = kind;
@@ -62,7 +62,7 @@ pub(crate) fn packet(kind: u8, word: u64, length: u32, body: &[u8]) -> (HeaderBy
     (header, body.to_vec())
 }
 
-/// The body of an introduction.
+/// Makes the body of an introduction.
 pub(crate) fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
     let mut bytes = vec![0; HELLO_LEN];
     bytes[..4].copy_from_slice(b"MXs1");
@@ -80,18 +80,19 @@ pub(crate) fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
     bytes
 }
 
-/// Endpoints with this number and above have the secret, if there is one, and say so in their session.
+/// First endpoint number of those that have the secret, if there is one, and whose session number
+/// shows it.
 pub(crate) const RIGHTFUL: u8 = 32;
 
-/// The sessions of those.
+/// Returns whether a session is one of theirs.
 pub(crate) fn is_rightful(session: SessionId) -> bool {
     session.0 >> 8 & 1 == 1
 }
 
-/// The feature of registered memory.
+/// Feature bit of registered memory.
 const REGIONS: u64 = 2;
 
-/// The nonce of a hello.
+/// Offset of the nonce in a hello.
 pub(crate) const NONCE_AT: usize = 48;
 
 /// Returns the packet with that status.

@@ -1,18 +1,18 @@
-//! Running an input as a program: step after step, each followed by the checks.
+//! Running an input as a program: step by step, each followed by the checks.
 
 use crate::input::Input;
 
-/// The world that an input acts on.
+/// World that an input acts on.
 pub(crate) trait Program {
     /// Takes one step.
     fn step(&mut self, input: &mut Input<'_>);
-    /// Panics if something does not hold that must hold after every step.
+    /// Panics if a property does not hold that must hold after every step.
     fn check(&self);
     /// Ends everything, and panics if anything is left.
     fn finish(self);
 }
 
-/// Runs it until the input is used up, or for `steps_max` steps.
+/// Runs a program until the input is used up, or for `steps_max` steps.
 pub(crate) fn run(mut program: impl Program, input: &mut Input<'_>, steps_max: usize) {
     for _ in 0..steps_max {
         if input.is_empty() {

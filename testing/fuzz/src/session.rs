@@ -1,18 +1,19 @@
-//! Two ports with sessions, on a net where a program decides about every datagram and forges others.
+//! Two ports with sessions, on a net where a program decides about every datagram and forges
+//! others.
 //!
 //! ```text
-//!   Reliable<End 0> === wire === Reliable<End 1>        strangers 2, 3: may call, may lie
+//!   Reliable<End 0> === wire === Reliable<End 1>        strangers 2, 3: may call, may violate the rules
 //!        |    drop, double, reorder, cut, damage, join         |
 //!   User, checks                                          User, checks
 //! ```
 //!
-//! | what happened so far                       | what must hold                                    |
+//! | events so far                              | property                                          |
 //! |--------------------------------------------|---------------------------------------------------|
-//! | anything                                   | no panic; heap and sessions bounded               |
-//! | nothing forged with the cookies            | what arrives was sent: once, whole, in order      |
-//! | ... and no end closed, nothing lasted long | no link ends; all arrives once the net is kind    |
-//! | a forged datagram without the cookies      | it changes nothing, and is not answered at length |
-//! | a stranger proved nothing                  | it is sent no more bytes than came from there     |
+//! | any                                        | no panic; heap and sessions bounded               |
+//! | none forged with the cookies               | packets arrive once, whole, in order              |
+//! | ... and no end closed, no long delays      | no link ends; all arrive once faults stop         |
+//! | a forged datagram without the cookies      | changes nothing, and gets no long answer          |
+//! | a stranger has proven nothing              | gets no more bytes than came from there           |
 
 mod hostile;
 use crate::input::{Input, digest};
@@ -37,14 +38,14 @@ use std::time::Duration;
 const STEPS_MAX: usize = 300;
 
 /// Heap of one port with the limits of [`config`]: bytes to be sent (and as much in free blocks),
-/// bytes that came early, a front fragment and tables for each session, and what a port without
-/// any has.
+/// bytes received early, the first fragment and tables of each session, and the heap of a port
+/// without sessions.
 const HEAP_MAX: isize =
     (SEND_ALL * 2 + EARLY_ALL + SESSIONS * (PACKET_MAX + (32 << 10)) + (512 << 10)) as isize;
 const SEND_ALL: usize = 512 << 10;
 const EARLY_ALL: usize = 128 << 10;
 const LINKS: usize = 6;
-/// Callers that have brought nothing yet take no place of calls.
+/// Callers that have sent nothing yet do not count as links.
 const SESSIONS: usize = 2 * LINKS;
 const PACKET_MAX: usize = 8192;
 const DATA_MAX: usize = 20_000;
@@ -77,12 +78,12 @@ struct World {
     net: Rc<RefCell<Net>>,
     ports: [Reliable<SimDatagrams>; 2],
     users: [User; 2],
-    /// Each sending link's flow and next serial.
+    /// Flow and next serial of each sending link.
     flows: BTreeMap<(usize, u64), (u64, u64)>,
     secret: u64,
     started: Instant,
     connects: usize,
-    /// A link may end.
+    /// True once an event may end a link.
     disturbed: bool,
     strangers: [Stranger; 2],
     proven: BTreeSet<Address>,
@@ -180,7 +181,7 @@ impl World {
             .flows
             .entry((end, link.to_word()))
             .or_insert((fresh, 0));
-        // The first is small: it is what the other end lets the link in for.
+        // The first packet is small: the other end accepts a link for it.
         let len = if flow.1 == 0 { len.min(64) } else { len };
         let packet = Packet {
             flow: flow.0,
@@ -215,7 +216,7 @@ impl World {
         self.net.borrow().pass(span);
     }
 
-    /// Everything arrives and is looked at, and a little time passes.
+    /// Delivers and handles everything, and lets a little time pass.
     fn rounds(&mut self, count: usize) {
         for _ in 0..count {
             self.net.borrow_mut().arrive_all();
@@ -294,7 +295,7 @@ impl Program for World {
                 }
             }
             7 => {
-                // A datagram goes behind all others.
+                // Puts a datagram behind all others.
                 let at = input.below(64);
                 if let Some(datagram) = self.take_from_wire(at) {
                     self.net.borrow_mut().wire.push_back(datagram);
@@ -366,8 +367,8 @@ impl Program for World {
         }
     }
 
-    /// The net is kind from now on: what was accepted arrives, if nothing happened that may end a
-    /// link. Then everything is closed and nothing remains.
+    /// Ends the faults: accepted packets arrive, unless an event may have ended a link. Then closes
+    /// everything, and nothing remains.
     fn finish(mut self) {
         self.net.borrow_mut().faults = (0, None);
         let fair = !self.disturbed && self.elapsed() < TIMEOUT;
@@ -401,7 +402,7 @@ impl Program for World {
     }
 }
 
-/// Less than what any link waits before it gives up.
+/// Less than the time after which a link gives up.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 const KIND_STEPS: usize = 4000;

@@ -1,12 +1,11 @@
-//! The user of a port: checks that packets come out as they were sent, once, whole and in order.
+//! User of a port: checks that packets arrive as sent, once, whole and in order.
 //!
 //! ```text
 //!   flow (a sender's link) --- bound by its first packet ---> link here       1 : 1
 //!      serial 0, 1, 2, ...                                    next expected
 //! ```
 //!
-//! Once a forger has known a session's cookies nothing is promised about contents any more, only
-//! about sizes.
+//! Once a forger has known a session's cookies, contents are no longer guaranteed, only sizes are.
 
 use crate::meter::within;
 use crate::packets::{Packet, body_len};
@@ -18,37 +17,38 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Debug, Default)]
 pub(crate) struct User {
-    /// Links that can be sent on.
+    /// Links that accept sends.
     pub(crate) links: Vec<LinkId>,
-    /// Links that ended, and why.
+    /// Links that ended, and the reason.
     pub(crate) down: Vec<(LinkId, LinkDown)>,
     /// Calls of this sink so far.
     pub(crate) calls: u64,
-    /// Flows, where they come out, and what comes next.
+    /// Flows with their receiving link and next serial.
     flows: BTreeMap<u64, (LinkId, u64)>,
     bound: HashMap<LinkId, u64>,
     /// Links that have ended: nothing comes from them any more.
     over: BTreeSet<u64>,
-    /// Datagrams were forged with the right cookies.
+    /// Whether datagrams were forged with the right cookies.
     pub(crate) tainted: bool,
     /// Links that have come up and have not introduced themselves.
     pub(crate) up: Vec<LinkId>,
-    /// Endpoints other than the ends have sessions.
+    /// Whether endpoints other than the ends have sessions.
     pub(crate) foreign: bool,
-    /// Bodies that want a place get none.
+    /// Whether bodies that want a place get none.
     pub(crate) unwilling: bool,
-    /// Memory has been refused before: large messages may be missing.
+    /// Whether memory has been refused before, so that large messages may be missing.
     pub(crate) was_unwilling: bool,
     rooms: HashMap<(LinkId, HeaderBytes), Vec<u8>>,
     limits: (usize, usize),
 }
 
-/// Places given out at the same time, so that a forger does not make us hold what its headers say.
-/// More than an honest peer has under way.
+/// Maximum number of places at a time, so that a forger's headers cannot claim more memory. More
+/// than an honest peer has under way.
 const ROOMS_MAX: usize = 64;
 
 impl User {
-    /// The user of a port that gives out bodies of at most `packet_max`, and places those up to `data_max`.
+    /// Makes the user of a port that delivers bodies of at most `packet_max`, and places those up
+    /// to `data_max`.
     pub(crate) fn new(packet_max: usize, data_max: usize) -> Self {
         Self {
             limits: (packet_max, data_max),
@@ -56,7 +56,7 @@ impl User {
         }
     }
 
-    /// The number of packets of a flow that have come out.
+    /// Returns the number of packets of a flow that have arrived.
     pub(crate) fn delivered(&self, flow: u64) -> u64 {
         self.flows.get(&flow).map_or(0, |(_, next)| *next)
     }

@@ -1,7 +1,7 @@
-//! The saved inputs, and some drawn at random, on any toolchain.
+//! The saved inputs, and some random ones, on any toolchain.
 //!
-//! `MX_FUZZ_DRAWN` says how many are drawn for each target. A file that a fuzzer has written is run
-//! with `MX_FUZZ_INPUT=file cargo test -p mx-fuzz --test saved <target>`.
+//! `MX_FUZZ_DRAWN` sets the number of random inputs for each target. A fuzzer's file is run with
+//! `MX_FUZZ_INPUT=file cargo test -p mx-fuzz --test saved <target>`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn saved(target: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Bytes of which small ones are more frequent, as they are in programs.
+/// Draws bytes, small ones more often, as in programs.
 fn draw(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = move || {

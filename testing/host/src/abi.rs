@@ -1,4 +1,4 @@
-//! The method's table of functions, as any C program sees it.
+//! The method's table of functions, as C programs see it.
 //!
 //! ```text
 //!   Ops                      200 bytes: a name, flags and 23 functions
@@ -12,7 +12,7 @@ use libc::{c_char, c_int, c_void};
 use std::ffi::OsStr;
 use std::ptr::NonNull;
 
-/// `struct bmi_method_ops` of OrangeFS 2.10; members no tool calls are left opaque.
+/// `struct bmi_method_ops` of OrangeFS 2.10; members that no tool calls are opaque.
 #[repr(C)]
 pub struct Ops {
     method_name: *const c_char,
@@ -76,7 +76,7 @@ pub struct Ops {
     pub method_addr_lookup: unsafe extern "C" fn(*const c_char) -> *mut c_void,
     /// `post_send_list(..)`.
     pub post_send_list: PostSendList,
-    /// As `post_recv`, with a list of buffers, of their sizes, and their number, before the total.
+    /// Like `post_recv`, with lists of buffers and sizes, and their number, before the total.
     pub post_recv_list: unsafe extern "C" fn(
         *mut i64,
         *mut c_void,
@@ -117,7 +117,7 @@ pub type PostSend = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// Type of a post of a list of buffers, of their sizes, and their number, before the total.
+/// Post of lists of buffers and sizes, with their number before the total.
 pub type PostSendList = unsafe extern "C" fn(
     *mut i64,
     *mut c_void,
@@ -140,45 +140,45 @@ unsafe impl Sync for Ops {}
 /// `struct bmi_method_unexpected_info`.
 #[repr(C)]
 pub struct Unexpected {
-    /// 0, or what went wrong.
+    /// Error of the message; 0 if there is none.
     pub error_code: i32,
-    /// Its sender.
+    /// Sender of the message.
     pub addr: *mut c_void,
-    /// Its bytes, to be given back.
+    /// Bytes of the message, freed by `unexpected_free`.
     pub buffer: *mut c_void,
-    /// Their number.
+    /// Length in bytes.
     pub size: i64,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: i32,
 }
 
 /// `struct method_drop_addr_query`.
 #[repr(C)]
 pub struct DropQuery {
-    /// The address asked about.
+    /// Address that the query is about.
     pub addr: *mut c_void,
-    /// 1 when it may be dropped.
+    /// 1 if the address may be dropped.
     pub response: c_int,
 }
 
 /// `struct bmi_mx_host`.
 #[repr(C)]
 pub struct Host {
-    /// Its size, as the program knows it.
+    /// Size of the struct, as the program was compiled.
     pub size: usize,
-    /// A peer that connected to us: its name here.
+    /// Registers a peer that has connected; returns the host's name for it.
     pub reg_addr: Option<unsafe extern "C" fn(*mut c_void) -> i64>,
-    /// The peer of that name died.
+    /// Reports the death of the peer with that name.
     pub forget_addr: Option<unsafe extern "C" fn(i64) -> c_int>,
-    /// A line of the log: level and text.
+    /// Logs a line: level and text.
     pub log: Option<unsafe extern "C" fn(c_int, *const c_char)>,
 }
 
-/// `initialize`: listen.
+/// `initialize`: listen for connections.
 pub const INIT_SERVER: c_int = 1;
-/// A buffer that came from `memalloc`.
+/// Buffer type: from `memalloc`.
 pub const PRE_ALLOC: c_int = 1;
-/// Any other buffer.
+/// Buffer type: any other.
 pub const EXT_ALLOC: c_int = 2;
 /// `memalloc`, `memfree`: a buffer that is sent.
 pub const SEND: c_int = 1;
@@ -186,10 +186,10 @@ pub const SEND: c_int = 1;
 pub const RECV: c_int = 2;
 /// `set_info`: an address is no longer used.
 pub const DROP_ADDR: c_int = 1;
-/// `get_info`: may an address be dropped?
+/// `get_info`: asks whether an address may be dropped.
 pub const DROP_ADDR_QUERY: c_int = 7;
 
-/// Loads the library and tells it the host's functions.
+/// Loads the library and passes it the host's functions.
 pub fn set_host(library: &OsStr, host: &Host) -> Result<(), String> {
     type SetHost = unsafe extern "C" fn(*const Host) -> c_int;
     let symbol: NonNull<c_void> = Library::open(library)?.symbol(c"bmi_mx_set_host")?;

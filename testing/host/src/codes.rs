@@ -1,44 +1,44 @@
-//! Error codes of BMI, by their names.
+//! Error codes of BMI, with their names.
 //!
 //! ```text
 //!   -(53 | 0x4000_0080)   "ETIMEDOUT"        -(1 | 0x6000_0080)   "ECANCEL"
 //! ```
 //!
-//! Owns: the codes an operation or a call may end with.
+//! Owns: the codes with which operations and calls end.
 
-/// BMI's number of a C library's error.
+/// Returns BMI's number of a C library's error.
 const fn system(n: i32) -> i32 {
     -(n | 0x4000_0080)
 }
 
-/// Anything that has no better code.
+/// Any error without a better code.
 pub const EIO: i32 = system(4);
-/// A wrong argument.
+/// Wrong argument.
 pub const EINVAL: i32 = system(15);
-/// Longer than the buffer for it.
+/// Message longer than its buffer.
 pub const EMSGSIZE: i32 = system(42);
-/// The peer closed, died, restarted or was dropped.
+/// Peer closed, died, restarted or was dropped.
 pub const ENETRESET: i32 = system(51);
-/// Nothing was heard of the peer, or nothing moved.
+/// Peer silent, or no progress.
 pub const ETIMEDOUT: i32 = system(53);
-/// No process listens there.
+/// No process listens at the address.
 pub const ECONNREFUSED: i32 = system(54);
-/// The peer is being disconnected.
+/// Peer is being disconnected.
 pub const EHOSTDOWN: i32 = system(55);
-/// No way to get there.
+/// No route to the peer.
 pub const EHOSTUNREACH: i32 = system(56);
-/// Another process has the endpoint.
+/// Another process uses the endpoint.
 pub const EADDRINUSE: i32 = system(47);
-/// The peer cannot be talked to.
+/// Peer speaks no common protocol.
 pub const EPROTO: i32 = system(38);
-/// No memory, or no room at the peer.
+/// No memory here, or at the peer.
 pub const ENOMEM: i32 = system(8);
-/// Called off.
+/// Cancelled.
 pub const ECANCEL: i32 = -(1 | 0x6000_0080);
-/// A send whose receive was called off.
+/// Send whose receive was cancelled.
 pub const ENORECVR: i32 = -(6 | 0x6000_0080);
 
-/// The code as people write it.
+/// Returns the name of a code.
 pub fn name(code: i32) -> String {
     let known = match code {
         0 => "success",

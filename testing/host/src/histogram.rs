@@ -1,6 +1,6 @@
-//! A histogram of durations, to 1 %.
+//! A histogram of durations, precise to 1 %.
 //!
-//! A process tells another how often which time came.
+//! Serialized as counts of durations, for another process.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -10,27 +10,27 @@ use std::time::Duration;
 #[serde(into = "Counts", try_from = "Counts")]
 pub struct Histogram(hdrhistogram::Histogram<u32>);
 
-/// Nanoseconds, and how often.
+/// Nanoseconds, and their counts.
 type Counts = Vec<(u64, u32)>;
 
 impl Histogram {
-    /// Counts one.
+    /// Records a duration.
     #[inline]
     pub fn record(&mut self, time: Duration) {
         self.0 += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     }
 
-    /// The number of durations.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time that `percent` of all took at most; zero when there are none.
+    /// Returns the duration that `percent` of all do not exceed; zero if there are none.
     pub fn percentile(&self, percent: f64) -> Duration {
         Duration::from_nanos(self.0.value_at_percentile(percent))
     }
 
-    /// Adds what another one counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.0 += &other.0;
     }
@@ -38,7 +38,7 @@ impl Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        // It grows as it has to; two digits are a number it takes.
+        // The histogram grows as needed; two digits are a valid precision.
         Self(hdrhistogram::Histogram::new(2).expect("a number of digits"))
     }
 }

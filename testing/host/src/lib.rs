@@ -1,12 +1,13 @@
-//! The common part of the tools: calls of the BMI/MX method's C entry points, and histograms of durations.
+//! Code shared by the tools: calls of the BMI/MX method's C entry points, and histograms of
+//! durations.
 //!
 //! ```text
 //!   bmi_mx_perf, bmi_mx_torture, bmi_mx_crowd ---> Method ---> abi::Ops, as a C program sees it
 //!                                                     `-- Library --dlopen--> libbmi_mx.so
 //! ```
 //!
-//! Owns: the layouts of the C interface, once more and by hand, so that a program of the tools sees
-//! what a C program sees and a change of the interface is noticed.
+//! Owns: the layouts of the C interface, written a second time by hand, so that a tool sees what a
+//! C program sees and a change of the interface is noticed.
 //! Out of scope: the library's crates.
 
 pub mod abi;

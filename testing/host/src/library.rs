@@ -1,4 +1,4 @@
-//! Libraries that are loaded by name, and what is found in them.
+//! Libraries loaded by name, and their symbols.
 
 use libc::{c_char, c_void};
 use std::ffi::{CStr, CString, OsStr};
@@ -10,7 +10,7 @@ use std::ptr::{NonNull, null};
 pub struct Library(NonNull<c_void>);
 
 impl Library {
-    /// Loads it: a path, or a name the system's loader finds.
+    /// Loads a library by its path, or by a name that the system's loader finds.
     pub fn open(name: &OsStr) -> Result<Self, String> {
         let path = CString::new(name.as_bytes()).map_err(|_| "a NUL in the library's name")?;
         // SAFETY: `path` is a C string; loading runs no code but the library's constructors.
@@ -25,7 +25,7 @@ impl Library {
         })
     }
 
-    /// The address of a symbol, never null.
+    /// Returns the address of a symbol, never null.
     pub fn symbol(self, name: &CStr) -> Result<NonNull<c_void>, String> {
         let name: *const c_char = name.as_ptr();
         // SAFETY: the handle is open and the name is a C string.
@@ -34,9 +34,9 @@ impl Library {
     }
 }
 
-/// The directories that the loader goes through for a name, as it says.
+/// Returns the directories that the loader searches for a name.
 fn directories() -> String {
-    // `Dl_serinfo`: its size, how many names there are, and then each with its flags; the texts are behind.
+    // `Dl_serinfo`: its size, the number of names, and then each with its flags; the texts follow.
     let mut head = [null::<c_char>(); 2];
     // SAFETY: takes a constant; this is the program itself.
     let program = unsafe { libc::dlopen(null(), libc::RTLD_LAZY) };

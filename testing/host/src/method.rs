@@ -1,4 +1,4 @@
-//! The method's calls: safe where they can be, `unsafe` where memory has to outlive the call.
+//! Calls of the method: safe where possible, `unsafe` where memory has to outlive the call.
 //!
 //! ```text
 //!   load --> start --> lookup, post, cancel, test, unexpected --> finalize --> drop_address
@@ -16,41 +16,41 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
-/// A loaded method. A copy is the same method; its functions may be called from any thread.
+/// A loaded method. Copies refer to the same method; its functions may be called from any thread.
 #[derive(Clone, Copy)]
 pub struct Method(&'static Ops);
 
-/// An address object, by its place in memory. Not to be used once it was dropped.
+/// An address object, by its memory address. Invalid once it was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Address(pub usize);
 
-/// The kinds of operations.
+/// Kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Verb {
-    /// An expected send.
+    /// Expected send.
     Send,
-    /// An unexpected send.
+    /// Unexpected send.
     SendUnexpected,
-    /// A receive.
+    /// Receive.
     Recv,
 }
 
-/// An operation, as it is posted.
+/// An operation to post.
 #[derive(Clone, Copy, Debug)]
 pub struct Post {
-    /// Its kind.
+    /// Kind of the operation.
     pub verb: Verb,
-    /// The peer.
+    /// Peer of the operation.
     pub with: Address,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: i32,
-    /// Where the message is, or is to go.
+    /// Memory of the message.
     pub memory: Memory,
-    /// `PRE_ALLOC` or `EXT_ALLOC`.
+    /// Buffer type: `PRE_ALLOC` or `EXT_ALLOC`.
     pub kind: c_int,
-    /// The user pointer in its completion.
+    /// User pointer for the completion.
     pub user: usize,
-    /// Where its completion is reported.
+    /// Context that reports the completion.
     pub context: i64,
 }
 
@@ -59,20 +59,20 @@ pub struct Post {
 pub enum Memory {
     /// A buffer and its length.
     One(*mut u8, usize),
-    /// Buffers, as the calls with lists take them.
+    /// Lists of buffers, as the calls with lists take them.
     List {
-        /// Where each is.
+        /// Addresses of the buffers.
         starts: *const *mut c_void,
-        /// The length of each.
+        /// Lengths of the buffers.
         sizes: *const i64,
-        /// Their number.
+        /// Number of buffers.
         count: usize,
-        /// The sum of their lengths.
+        /// Sum of the lengths.
         total: i64,
     },
 }
 
-/// The outputs of a post, written during the call only.
+/// Outputs of a post, written during the call only.
 #[repr(C)]
 #[derive(Default)]
 pub struct Outputs {
@@ -80,32 +80,32 @@ pub struct Outputs {
     actual: i64,
 }
 
-/// The result of a post.
+/// Result of a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
     /// The operation is under way, with this id.
     Pending(i64),
-    /// The operation is complete; a receive has got so many bytes.
+    /// The operation is complete; for a receive, with its number of bytes.
     Complete(i64),
-    /// The operation is refused, with this code.
+    /// The operation was rejected with this code.
     Refused(i32),
 }
 
 /// An operation that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// The id it was given.
+    /// Id of the operation.
     pub id: i64,
-    /// The user pointer of its post.
+    /// User pointer of its post.
     pub user: usize,
-    /// 0, or why it failed.
+    /// Error of the operation; 0 if there is none.
     pub error: i32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: i64,
 }
 
-/// The arrays that a test call fills in. Kept between calls, as a C program's arrays are: clearing
-/// them each time would take as long as some of what is measured.
+/// Arrays that a test call fills in. Kept between calls, like a C program's: clearing them each
+/// time would take as long as some measured calls.
 pub struct Results {
     ids: [i64; BATCH],
     errors: [i32; BATCH],
@@ -113,25 +113,25 @@ pub struct Results {
     users: [*mut c_void; BATCH],
 }
 
-/// An unexpected message. Its buffer is given back when this is dropped.
+/// An unexpected message. Dropping it frees its buffer.
 pub struct Message {
     method: Method,
     info: Unexpected,
 }
 
-/// A call that failed.
+/// A failed call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
     text: String,
-    /// Its return value.
+    /// Return value of the call.
     pub code: i32,
 }
 
-/// Operations, or messages, that one call reports.
+/// Maximum number of operations, or messages, that one call reports.
 pub const BATCH: usize = 64;
 
 impl Method {
-    /// Loads the library and finds its table. It stays loaded.
+    /// Loads the library, which stays loaded, and finds its table.
     pub fn load(library: &OsStr) -> Result<Self, String> {
         let table = Library::open(library)?.symbol(c"bmi_mx_ops")?;
         // SAFETY: `bmi_mx_ops` is a constant table with this layout, none of whose entries is NULL,
@@ -139,13 +139,13 @@ impl Method {
         Ok(Self(unsafe { table.cast::<Ops>().as_ref() }))
     }
 
-    /// The method of a table that is linked into this program.
+    /// Returns the method of a table that is linked into this program.
     pub fn of(table: &'static Ops) -> Self {
         Self(table)
     }
 
-    /// Starts it with contexts from 0 to `contexts`; as a server if there is an address to listen on,
-    /// which is returned. `settings` override the environment.
+    /// Initializes with contexts from 0 to `contexts`, as a server if there is an address to listen
+    /// on, which is returned. `settings` override the environment.
     pub fn start(
         self,
         listen: Option<&str>,
@@ -175,7 +175,7 @@ impl Method {
         Ok(address)
     }
 
-    /// Ends it. Addresses may be used by `drop_address` and `name` afterwards, as OrangeFS does.
+    /// Finalizes. `drop_address` and `name` may still be called afterwards, as OrangeFS does.
     pub fn finalize(self, contexts: i64) -> i32 {
         for context in 0..contexts {
             // SAFETY: opened by `start`.
@@ -185,7 +185,7 @@ impl Method {
         unsafe { (self.0.finalize)() }
     }
 
-    /// The address of that name.
+    /// Returns the address of that name.
     pub fn lookup(self, name: &str) -> Result<Address, Failed> {
         let text = c_string(name)?;
         // SAFETY: `text` is a C string.
@@ -196,7 +196,7 @@ impl Method {
         Ok(Address(address as usize))
     }
 
-    /// The name of a peer; empty if it has none.
+    /// Returns the name of a peer; empty if it has none.
     pub fn name(self, address: Address) -> String {
         // SAFETY: an address of this method that was not dropped.
         let name = unsafe { (self.0.rev_lookup_unexpected)(address.0 as *mut c_void) };
@@ -208,13 +208,13 @@ impl Method {
         name.to_string_lossy().into_owned()
     }
 
-    /// Gives an address back; it must not be used again.
+    /// Drops an address, which must not be used again.
     pub fn drop_address(self, address: Address) {
         // SAFETY: an address of this method, given back once.
         unsafe { (self.0.set_info)(abi::DROP_ADDR, address.0 as *mut c_void) };
     }
 
-    /// Whether the library has no more use for an address.
+    /// Returns whether the library no longer needs an address.
     pub fn may_drop(self, address: Address) -> bool {
         let mut query = abi::DropQuery {
             addr: address.0 as *mut c_void,
@@ -225,17 +225,17 @@ impl Method {
         code >= 0 && query.response == 1
     }
 
-    /// Memory of the library's for a send; `None` when it gives none.
+    /// Allocates memory of the library's for a send; `None` if it has none.
     pub fn lend(self, len: usize) -> Option<*mut u8> {
         // SAFETY: takes numbers.
         let at = unsafe { (self.0.memalloc)(len as i64, abi::SEND) };
         (!at.is_null()).then_some(at.cast())
     }
 
-    /// Gives it back; what the library says to that.
+    /// Frees that memory; returns the library's result.
     ///
     /// # Safety
-    /// It was lent with this length and is not used again.
+    /// The memory was allocated with this length and is not used again.
     pub unsafe fn take_back(self, at: *mut u8, len: usize) -> i32 {
         // SAFETY: the caller's promise.
         unsafe { (self.0.memfree)(at.cast(), len as i64, abi::SEND) }
@@ -254,8 +254,8 @@ impl Method {
     /// Posts an operation that writes to `outputs` while the call lasts.
     ///
     /// # Safety
-    /// The memory stays valid until the operation is over; a send's is not written to, a receive's not
-    /// looked at through references. `outputs` can be written to.
+    /// The memory stays valid until the operation is over; a send's is not written to, a receive's
+    /// is not read through references. `outputs` can be written to.
     #[inline]
     pub unsafe fn post_with(self, post: &Post, outputs: *mut Outputs) -> Posted {
         let ops = self.0;
@@ -339,14 +339,14 @@ impl Method {
         }
     }
 
-    /// Cancels an operation; what the library says to that.
+    /// Cancels an operation; returns the library's result.
     pub fn cancel(self, id: i64, context: i64) -> i32 {
         // SAFETY: takes numbers.
         unsafe { (self.0.cancel)(id, context) }
     }
 
-    /// Operations of a context that have ended. Sleeps up to `idle_ms` when none has, or until an
-    /// unexpected message arrives.
+    /// Returns operations of a context that have ended. Without any it sleeps up to `idle_ms`, or
+    /// until an unexpected message arrives.
     #[inline]
     pub fn test(
         self,
@@ -377,8 +377,8 @@ impl Method {
         }))
     }
 
-    /// Unexpected messages, `most` of them and no more than [`BATCH`]. Sleeps up to `idle_ms` when
-    /// there is none.
+    /// Returns up to `most` unexpected messages, at most [`BATCH`]. Without any it sleeps up to
+    /// `idle_ms`.
     pub fn unexpected(self, most: usize, idle_ms: i32) -> Result<Vec<Message>, Failed> {
         let mut all = [const { MaybeUninit::<Unexpected>::uninit() }; BATCH];
         let (most, mut count) = (most.min(BATCH), 0);
@@ -397,22 +397,22 @@ impl Method {
 }
 
 impl Message {
-    /// Its sender.
+    /// Returns the sender.
     pub fn from(&self) -> Address {
         Address(self.info.addr as usize)
     }
 
-    /// Its tag.
+    /// Returns the tag.
     pub fn tag(&self) -> i32 {
         self.info.tag
     }
 
-    /// 0, or what went wrong.
+    /// Returns the error; 0 if there is none.
     pub fn error(&self) -> i32 {
         self.info.error_code
     }
 
-    /// Its contents.
+    /// Returns the contents.
     pub fn bytes(&self) -> &[u8] {
         let len = usize::try_from(self.info.size).unwrap_or(0);
         if self.info.buffer.is_null() {
@@ -422,7 +422,7 @@ impl Message {
         unsafe { std::slice::from_raw_parts(self.info.buffer.cast(), len) }
     }
 
-    /// The contents as numbers of 64 bits.
+    /// Returns the contents as numbers of 64 bits.
     pub fn words(&self) -> Vec<u64> {
         let words = self.bytes().chunks_exact(8);
         words
@@ -439,7 +439,7 @@ impl Drop for Message {
 }
 
 impl Results {
-    /// Room for what one call reports.
+    /// Allocates the arrays for one call.
     pub fn new() -> Box<Self> {
         Box::new(Self {
             ids: [0; BATCH],
@@ -475,7 +475,7 @@ fn check(code: c_int) -> Result<(), c_int> {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
-/// The number that a test call has reported, which must not be more than there was room for.
+/// Checks the number that a test call has reported against the size of the arrays.
 #[inline]
 fn counted(call: &str, code: c_int, count: c_int, room: usize) -> Result<usize, Failed> {
     check(code).map_err(|code| Failed::new(call, code))?;

@@ -3,21 +3,21 @@
 //! ```text
 //!   gather(spans)          spans ----> Vec
 //!   scatter(spans, bytes)  Vec ------> spans
-//!   fill(span, pattern)    rubbish --> span
+//!   fill(span, pattern)    pattern --> span
 //! ```
 //!
 //! Owns: every access to memory that was lent to the provider.
-//! Out of scope: the check that an access is allowed. Memory that its user freed too early is accessed
-//! all the same, as a card would.
+//! Out of scope: the check that an access is allowed. Memory that its user freed too early is
+//! accessed all the same, as an adapter would.
 
 use crate::checker::Span;
 
-/// The bytes of the spans, one after the other.
+/// Returns the bytes of the spans, one after the other.
 pub(crate) fn gather(spans: &[Span]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(crate::checker::total(spans));
     for span in spans.iter().filter(|span| span.len > 0) {
-        // SAFETY: the poster or registrant promised, by libfabric's contract, that the memory stays
-        // valid until the operation ends; it has not.
+        // SAFETY: libfabric's contract obliges the poster or registrant to keep the memory valid
+        // until the operation ends; it has not ended.
         bytes.extend_from_slice(unsafe {
             std::slice::from_raw_parts(span.start as *const u8, span.len)
         });
@@ -25,7 +25,7 @@ pub(crate) fn gather(spans: &[Span]) -> Vec<u8> {
     bytes
 }
 
-/// Writes as many bytes as fit.
+/// Writes as many bytes as fit into the spans.
 pub(crate) fn scatter(spans: &[Span], mut bytes: &[u8]) {
     for span in spans {
         let (now, later) = bytes.split_at(span.len.min(bytes.len()));
@@ -40,7 +40,7 @@ pub(crate) fn scatter(spans: &[Span], mut bytes: &[u8]) {
     }
 }
 
-/// The total length of the spans.
+/// Returns a checksum of the spans' bytes.
 pub(crate) fn sum(spans: &[Span]) -> u64 {
     crate::checker::sum(&gather(spans))
 }
@@ -50,7 +50,7 @@ pub(crate) fn fill(span: Span, seed: u64) {
     scatter(&[span], &pattern(span.len, seed));
 }
 
-/// True if the pattern is unchanged.
+/// Returns true if the pattern is unchanged.
 pub(crate) fn is_filled(span: Span, seed: u64) -> bool {
     gather(&[span]) == pattern(span.len, seed)
 }

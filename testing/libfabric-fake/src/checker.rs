@@ -5,30 +5,30 @@
 //!             `--- an event ---------> stats                  the test compares
 //! ```
 //!
-//! Owns: the counters, stretches and checksums of lent memory.
-//! Out of scope: the effect on a call that breaks a rule: it is refused if a provider would refuse it,
-//! and goes on if a provider would not notice.
+//! Owns: the counters, spans and checksums of lent memory.
+//! Out of scope: the effect on a call that breaks a rule: it is rejected if a provider would reject
+//! it, and goes on if a provider would not notice.
 
 use std::hash::{DefaultHasher, Hasher};
 
 /// Counters of events, for tests that check that a fault really occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Messages accepted, injected ones included.
+    /// Messages accepted, including injected ones.
     pub sends: u64,
     /// Number of injected sends.
     pub injects: u64,
-    /// Bytes in them, prefixes not counted.
+    /// Bytes in them, without prefixes.
     pub sent: u64,
     /// Reads and writes of remote memory accepted.
     pub remotes: u64,
-    /// Completions that were read, failed ones included.
+    /// Completions read, including failed ones.
     pub completions: u64,
     /// Reads of completion queues.
     pub looks: u64,
-    /// Registrations made.
+    /// Registrations created.
     pub registrations: u64,
-    /// `-FI_EAGAIN` returned by posts, for any reason.
+    /// Results `-FI_EAGAIN` of posts, for any reason.
     pub again: u64,
     /// Error completions queued.
     pub errors: u64,
@@ -40,15 +40,15 @@ pub struct Stats {
     pub reordered: u64,
     /// Messages that waited for a receive.
     pub unexpected: u64,
-    /// Messages held back because too many of their peer wait.
+    /// Messages held back because too many of their sender were waiting.
     pub stalls: u64,
-    /// Registrations refused.
+    /// Registrations that failed.
     pub unregistered: u64,
-    /// Datagrams that got lost.
+    /// Datagrams that were lost.
     pub lost: u64,
 }
 
-/// A stretch of memory, as numbers: lent memory is dereferenced only to move it.
+/// A span of memory, as numbers: lent memory is dereferenced only to move it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,
@@ -72,19 +72,19 @@ impl Span {
         self.start <= other.start && other.end() <= self.end()
     }
 
-    /// The stretch without its first bytes.
+    /// Returns the span without its first bytes.
     pub(crate) fn after(self, skip: usize) -> Self {
         let skip = skip.min(self.len);
         Self::new(self.start + skip, self.len - skip)
     }
 
-    /// At most the first bytes of the stretch.
+    /// Returns the first bytes of the span, at most `most`.
     pub(crate) fn first(self, most: usize) -> Self {
         Self::new(self.start, self.len.min(most))
     }
 }
 
-/// The stretches without their first `skip` bytes altogether.
+/// Returns the spans without their first `skip` bytes altogether.
 pub(crate) fn skip(spans: &[Span], mut skip: usize) -> Vec<Span> {
     let rest = spans.iter().map(|span| {
         let taken = skip.min(span.len);
@@ -94,7 +94,7 @@ pub(crate) fn skip(spans: &[Span], mut skip: usize) -> Vec<Span> {
     rest.filter(|span| span.len > 0).collect()
 }
 
-/// The first `most` bytes of all the stretches together.
+/// Returns the first `most` bytes of all spans together.
 pub(crate) fn first(spans: &[Span], mut most: usize) -> Vec<Span> {
     let head = spans.iter().map(|span| {
         let part = span.first(most);
@@ -110,7 +110,7 @@ pub(crate) fn total(spans: &[Span]) -> usize {
         .fold(0, |sum, span| sum.saturating_add(span.len))
 }
 
-/// A checksum: enough to see a change.
+/// Returns a checksum that detects changes.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   fi_cq_read(buf, n) --> progress --> entries in the queue's format, up to the first failed one
-//!   fi_cq_readerr      --> that one
+//!   fi_cq_readerr      --> the failed one
 //! ```
 //!
 //! Owns: formats, and the calls on an open queue.
@@ -18,10 +18,10 @@ use crate::objects::{Id, code, enter};
 use crate::shape::Wait;
 use crate::state::State;
 
-/// The value of meaningless fields.
+/// Value of fields without a meaning.
 pub(crate) const RUBBISH: u64 = 0xbad2_bad2_bad2_bad2;
 
-/// The offset of a provider's own error number from libfabric's.
+/// Offset of the provider's own error numbers from libfabric's.
 const PROV_ERRNO: c_int = 5000;
 
 pub(crate) unsafe extern "C" fn control(
@@ -97,8 +97,8 @@ pub(crate) unsafe extern "C" fn readerr(
         };
         let (error, olen) = entry.failure.unwrap_or_default();
         let negative = state.rng.chance(state.faults.negative);
-        // SAFETY: an entry, by the call's contract. Member by member: a library as old as this
-        // one says it is does not write the members that came later.
+        // SAFETY: an entry, by the call's contract. Written member by member: a library of an older
+        // version does not write the members that came later.
         let Some(out) = (unsafe { buf.as_mut() }) else {
             return state.violated(FI_EINVAL, "fi_cq_readerr into null".to_owned());
         };

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   post, FI_MORE --> held --.
-//!   post ---------------------+--> rung: in flight or lost --> the send completes
+//!   post ---------------------+--> posted: in flight or lost --> the send completes
 //!                                      |
 //!                    receive posted: landed; none: lost without a report
 //! ```
 //!
-//! Owns: the differences to sending reliable messages, and the losses.
+//! Owns: the differences from sending reliable messages, and the losses.
 //! Out of scope: landing, completions.
 
 use libfabric_sys::abi::*;
@@ -17,7 +17,7 @@ use crate::state::{Message, MessageBody, State};
 
 /// A posted datagram that waits for a post without `FI_MORE`.
 pub(crate) struct Held {
-    /// The endpoint at its address, if any.
+    /// Endpoint at the destination address, if there is one.
     to: Option<Id>,
     message: Message,
 }
@@ -28,7 +28,7 @@ impl State {
         endpoint.is_some_and(|endpoint| endpoint.shape.ep_type == FI_EP_DGRAM)
     }
 
-    /// Accepts a datagram, whose bytes are copied already, with the operation it completes.
+    /// Accepts a datagram, whose bytes have been copied, with the operation that it completes.
     pub(crate) fn send_datagram(&mut self, ep: Id, to: Option<Id>, message: Message, flags: u64) {
         let endpoint = self.ep(ep);
         endpoint.outstanding += usize::from(message.sender.is_some());

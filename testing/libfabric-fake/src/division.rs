@@ -30,7 +30,7 @@ impl State {
         self.nudge_all();
     }
 
-    /// True if these endpoints cannot reach each other now.
+    /// Returns true if these endpoints cannot reach each other now.
     pub(crate) fn is_cut(&self, a: Id, b: Id) -> bool {
         if self.cuts.0.is_empty() {
             return false;

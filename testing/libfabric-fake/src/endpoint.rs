@@ -1,9 +1,9 @@
 //! Endpoints: opening, binding, enabling, names, options, cancelling, closing.
 //!
 //! ```text
-//!   fi_endpoint --> bind(CQ, AV) --> enable --> posts ... --> close: everything lent comes back
+//!   fi_endpoint --> bind(CQ, AV) --> enable --> posts ... --> close: everything lent is returned
 //!                                      |
-//!                                   address of its own
+//!                                  own address
 //! ```
 //!
 //! Owns: the record of an endpoint and the C calls on it.
@@ -36,9 +36,9 @@ pub(crate) struct Endpoint {
     pub(crate) rx_size: usize,
     pub(crate) address: Vec<u8>,
     pub(crate) enabled: bool,
-    /// Killed: its calls have no effect any more.
+    /// Killed: calls no longer have an effect.
     pub(crate) dead: bool,
-    /// Its completion queues.
+    /// Completion queues of the endpoint.
     pub(crate) transmit: Option<Id>,
     pub(crate) receive: Option<Id>,
     pub(crate) vector: Option<Id>,
@@ -49,9 +49,9 @@ pub(crate) struct Endpoint {
     /// Messages without a receive, in the order of arrival, with their number for each sender.
     pub(crate) arrived: VecDeque<Message>,
     pub(crate) arrived_from: BTreeMap<Id, usize>,
-    /// Receives were posted since messages were last matched.
+    /// Whether receives were posted since messages were last matched.
     pub(crate) look_again: bool,
-    /// Messages with a receive that are not written yet.
+    /// Messages with a receive that have not been written yet.
     pub(crate) landing: Vec<Transfer>,
     pub(crate) remote: Vec<Remote>,
     /// Finished operations without a completion yet.
@@ -60,11 +60,11 @@ pub(crate) struct Endpoint {
     pub(crate) held: Vec<Held>,
     /// Unfinished sends, injects and reads.
     pub(crate) outstanding: usize,
-    /// Further posts to be answered with `-FI_EAGAIN`.
+    /// Number of further posts that return `-FI_EAGAIN`.
     pub(crate) storm: u32,
 }
 
-/// `FI_OPT_MIN_MULTI_RECV` until it is set.
+/// Value of `FI_OPT_MIN_MULTI_RECV` until it is set.
 const LEAST_MULTI: usize = 64;
 
 impl State {
@@ -87,7 +87,7 @@ impl State {
         queues
     }
 
-    /// The endpoint at an address, as far as this provider's network reaches.
+    /// Returns the endpoint at an address, within this provider's network.
     pub(crate) fn resident(&self, offer: usize, address: &[u8]) -> Option<Id> {
         let is_it =
             |ep: &Endpoint| ep.enabled && !ep.dead && ep.offer == offer && ep.address == address;
@@ -109,7 +109,7 @@ impl State {
         self.take_back(id, shape.close_flush && !dead);
     }
 
-    /// An unused address.
+    /// Returns an unused address.
     fn new_address(&mut self, shape: &Shape, wanted: &[u8]) -> Vec<u8> {
         self.addresses += 1;
         let number = self.addresses;
@@ -130,7 +130,7 @@ impl State {
         };
         let mut address: Vec<u8> = (0..shape.address_len).map(byte).collect();
         if matches!(shape.address_format, FI_ADDR_IB_UD | FI_ADDR_EFA) {
-            // The card's identifier: there is one card.
+            // Identifier of the adapter, the only one.
             address[..16].fill(0xfe);
         }
         if let Some(end) = address.len().checked_sub(4) {
@@ -299,7 +299,7 @@ pub(crate) unsafe extern "C" fn control(
     unsafe { enter(object.cast(), FI_CLASS_EP, "fi_enable", enable) as c_int }
 }
 
-/// Peers that `ofi_rxm` expects.
+/// Returns the number of peers that `ofi_rxm` expects.
 fn universe() -> usize {
     let set = std::env::var("FI_UNIVERSE_SIZE").ok();
     set.and_then(|text| text.parse().ok()).unwrap_or(1024)
@@ -313,7 +313,7 @@ pub(crate) unsafe extern "C" fn getname(
     let getname = |state: &mut State, id: Id| {
         let ep = state.ep(id);
         if !ep.enabled {
-            // The manual lets a provider name an endpoint later than this.
+            // A provider may name an endpoint later than this, by the manual.
             return code(FI_EADDRNOTAVAIL);
         }
         // SAFETY: room and its size, by the call's contract.

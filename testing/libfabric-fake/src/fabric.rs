@@ -110,7 +110,7 @@ pub(crate) unsafe extern "C" fn open_domain(
     unsafe { enter(fabric.cast(), FI_CLASS_FABRIC, "fi_domain", open) as c_int }
 }
 
-/// The number in the name of a domain.
+/// Returns the number in a domain's name.
 fn device(attr: &fi_domain_attr) -> Option<usize> {
     // SAFETY: null or a C string, by the contract of `fi_domain`.
     let name = (!attr.name.is_null()).then(|| unsafe { CStr::from_ptr(attr.name) })?;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   Fake --+-- library(), machine(..).library() ---> libfabric_sys::Library ---> code under test
-//!          +-- faults(), kill, die, step  ---------> what happens to it
-//!          `-- violations(), stats(), lent() ------> what it did
+//!          +-- faults(), kill, die, step  ---------> events that the code has to handle
+//!          `-- violations(), stats(), lent() ------> its effects
 //! ```
 //!
 //! Clones are handles of the same fabric.
@@ -21,9 +21,9 @@ use crate::shape::Shape;
 use crate::slots::{Slot, Tenant};
 use crate::state::{MachineRecord, State};
 
-/// A fabric in memory, with one machine on it that sees everything; [`Fake::machine`] adds more.
+/// A fabric in memory, with one machine on it that has all providers; [`Fake::machine`] adds more.
 ///
-/// Keep a handle while any of its libraries is in use.
+/// A test keeps a handle while any of its libraries is in use.
 #[derive(Clone)]
 pub struct Fake {
     shared: Arc<Shared>,
@@ -34,21 +34,21 @@ pub struct Fake {
 #[derive(Clone)]
 pub struct Machine {
     shared: Arc<Shared>,
-    /// Until it is dropped the functions of `library` are reserved for it.
+    /// Reserves the functions of `library` until it is dropped.
     _slot: Arc<Slot>,
-    /// The library of all callers: offers of one library cannot be opened through another.
+    /// Library of all callers: offers of one library cannot be opened through another.
     library: Library,
     number: usize,
 }
 
 impl Fake {
-    /// A fabric with one provider. Equal shapes, seeds and calls give equal runs.
+    /// Makes a fabric with one provider. Equal shapes, seeds and calls give equal runs.
     pub fn new(shape: Shape, seed: u64) -> Self {
         Self::offering(vec![shape], seed)
     }
 
-    /// A fabric with several providers, in the order `fi_getinfo` lists them. They do not
-    /// understand each other.
+    /// Makes a fabric with several providers, in the order in which `fi_getinfo` lists them. They
+    /// cannot communicate with each other.
     pub fn offering(shapes: Vec<Shape>, seed: u64) -> Self {
         let offers = shapes.into_iter().map(Arc::new).collect();
         let shared = Arc::new_cyclic(|me| Shared {
@@ -58,17 +58,17 @@ impl Fake {
         Self { shared, first }
     }
 
-    /// The library of the first machine.
+    /// Returns the library of the first machine.
     pub fn library(&self) -> Library {
         self.first.library()
     }
 
-    /// The first machine.
+    /// Returns the first machine.
     pub fn first(&self) -> &Machine {
         &self.first
     }
 
-    /// Another machine on the same fabric. It has only the providers named; all if none is.
+    /// Adds a machine to the fabric. It has only the named providers, or all if none is named.
     pub fn machine(&self, providers: &[&str]) -> Machine {
         let named = providers
             .iter()
@@ -87,7 +87,7 @@ impl Fake {
         self.shared.with(State::step);
     }
 
-    /// All violations so far, in order.
+    /// Returns all violations so far, in order.
     pub fn violations(&self) -> Vec<String> {
         self.shared.with(|state| state.violations.clone())
     }
@@ -100,7 +100,7 @@ impl Fake {
 
     /// # Panics
     ///
-    /// A rule was broken.
+    /// If a rule was broken.
     pub fn assert_clean(&self) {
         let violations = self.violations();
         assert!(
@@ -110,18 +110,18 @@ impl Fake {
         );
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> Stats {
         self.shared.with(|state| state.stats)
     }
 
-    /// Operations whose memory and contexts the provider has: posted, and neither completed nor
-    /// returned by closing.
+    /// Returns the number of operations whose memory and contexts the provider has: posted, and
+    /// neither completed nor returned by closing.
     pub fn lent(&self) -> usize {
         self.shared.with(|state| state.operations.len())
     }
 
-    /// Registrations that are open, and their bytes.
+    /// Returns the number of open registrations, and their bytes.
     pub fn registered(&self) -> (usize, usize) {
         self.shared.with(|state| {
             let bytes = state.regions.values().map(|region| region.span.len).sum();
@@ -129,12 +129,12 @@ impl Fake {
         })
     }
 
-    /// The objects not closed yet, for tests of leaks.
+    /// Returns the objects that are still open, for tests of leaks.
     pub fn open_objects(&self) -> Vec<String> {
         self.shared.with(|state| state.open_objects(|_, _| true))
     }
 
-    /// Addresses of the endpoints that are enabled and alive, oldest first.
+    /// Returns the addresses of the endpoints that are enabled and alive, oldest first.
     pub fn addresses(&self) -> Vec<Vec<u8>> {
         self.shared.with(|state| {
             let alive = state.endpoints.values().filter(|ep| ep.enabled && !ep.dead);
@@ -142,7 +142,8 @@ impl Fake {
         })
     }
 
-    /// Kills the endpoint at an address: it stops, and others see `death`. False if there is none.
+    /// Kills the endpoint at an address: it stops, and its peers see `death`. Returns false if
+    /// there is none.
     pub fn kill(&self, address: &[u8], death: Death) -> bool {
         self.shared.with(|state| {
             let found = state
@@ -159,18 +160,18 @@ impl Fake {
         self.shared.with(|state| state.cut(a.number, b.number));
     }
 
-    /// Ends a cut; what waited moves on.
+    /// Ends a cut; waiting operations continue.
     pub fn heal(&self, a: &Machine, b: &Machine) {
         self.shared.with(|state| state.heal(a.number, b.number));
     }
 
-    /// Drops what is in flight between two machines, whose endpoints have to connect again.
+    /// Drops everything in flight between two machines, whose endpoints have to connect again.
     /// Operations end with `FI_ECONNRESET`.
     pub fn sever(&self, a: &Machine, b: &Machine) {
         self.shared.with(|state| state.sever(a.number, b.number));
     }
 
-    /// The operations and registrations that use this memory.
+    /// Returns the operations and registrations that use this memory.
     pub fn holds(&self, start: *const u8, len: usize) -> Vec<String> {
         self.shared
             .with(|state| state.holders(Span::new(start.addr(), len)))
@@ -195,8 +196,8 @@ impl Machine {
             home: Arc::downgrade(shared),
             machine: number,
         });
-        // SAFETY: they do what libfabric's do, with its layouts. After the last handle is gone
-        // they report no providers, and may come to belong to another fabric.
+        // SAFETY: the functions behave like libfabric's, with its layouts. After the last handle is
+        // dropped they report no providers, and may later belong to another fabric.
         let library = unsafe { Library::from_functions(slot.functions()) };
         Self {
             shared: shared.clone(),
@@ -206,18 +207,19 @@ impl Machine {
         }
     }
 
-    /// The library made of them.
+    /// Returns the library of these functions.
     pub fn library(&self) -> Library {
         self.library.clone()
     }
 
-    /// Breaks the completion queues that are open here: `-FI_EOVERRUN` from the next read on.
+    /// Breaks the completion queues that this machine has opened: `-FI_EOVERRUN` from the next read
+    /// on.
     pub fn overrun(&self) {
         let here = Some(self.number);
         self.shared.with(|state| state.break_queues(here));
     }
 
-    /// Kills every endpoint opened here.
+    /// Kills every endpoint that this machine has opened.
     pub fn kill(&self, death: Death) {
         self.shared.with(|state| {
             let mine = |(_, ep): &(&Id, &Endpoint)| ep.machine == self.number && !ep.dead;
@@ -229,14 +231,13 @@ impl Machine {
         });
     }
 
-    /// The hardware under the domains opened here goes away: every call but `fi_close` gives
-    /// `-FI_ENODEV`, and others see `death`. What is opened later has hardware again.
+    /// Removes the hardware under this machine's open domains: every call but `fi_close` returns
+    /// `-FI_ENODEV`, and peers see `death`. Domains opened later have hardware again.
     pub fn unplug(&self, death: Death) {
         self.fail(death, |_| true);
     }
 
-    /// Takes a device away, by its place among the shape's; it stays away until
-    /// [`Machine::put_back`].
+    /// Removes a device, by its index in the shape, until [`Machine::put_back`].
     pub fn remove(&self, device: usize, death: Death) {
         self.fail(death, |it| it == device);
         self.shared.with(|state| {
@@ -244,7 +245,7 @@ impl Machine {
         });
     }
 
-    /// The device is there again.
+    /// Restores the device.
     pub fn put_back(&self, device: usize) {
         self.shared.with(|state| {
             state.machines[self.number].removed.remove(&device);

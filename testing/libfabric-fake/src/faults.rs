@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   post ----- again, refuse -----> EAGAIN, errors of the call
-//!   move ----- hold, connect -----> slow
+//!   move ----- hold, connect -----> delays
 //!   land ----- late, short, error -> late writes, short and failed completions
 //!   complete - late_send, reorder -> late completions, lost order
 //!   memory --- register_*, close_busy
@@ -17,14 +17,15 @@ use std::collections::BTreeMap;
 
 use libc::c_int;
 
-/// The view that others have of an endpoint that was closed, killed or never existed.
+/// Effect on others of an endpoint that was closed, killed or never existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// New operations give `-FI_EAGAIN` for ever, old ones never complete: `tcp` and `ofi_rxm`.
+    /// New operations return `-FI_EAGAIN` for ever, old ones never complete: `tcp` and `ofi_rxm`.
     Again,
     /// New operations are accepted and, like old ones, never complete: `ofi_rxd`.
     Vanish,
-    /// Small sends are accepted and complete as if they had arrived, others never: `shm`.
+    /// Small sends are accepted and complete as if they had arrived, larger ones never complete:
+    /// `shm`.
     Swallow,
     /// New and old operations complete with this error (positive): hardware.
     Fail(c_int),
@@ -55,12 +56,12 @@ pub enum Call {
     AvInsert,
     /// `fi_mr_reg`
     MrReg,
-    /// Every posting of an operation
+    /// Every posting of an operation.
     Post,
 }
 
 impl Call {
-    /// The call with this C name, if it can be refused.
+    /// Returns the call with this C name, if it can be made to fail.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "fi_domain" => Self::Domain,
@@ -85,35 +86,36 @@ impl Call {
 pub struct Faults {
     /// Calls that fail, with their error (positive), until removed.
     pub refuse: BTreeMap<Call, c_int>,
-    /// An operation is answered by `-FI_EAGAIN`, and some more after it on that endpoint ...
+    /// An operation returns `-FI_EAGAIN`, and so do some more on that endpoint ...
     pub again: f64,
-    /// ... up to so many.
+    /// ... up to this many.
     pub again_run: u32,
     /// A datagram is lost.
     pub lose: f64,
     /// A message, transfer or read makes no progress at a poll where it could.
     pub hold: f64,
-    /// Polls between the choice of a receive buffer (or a read) and the writing into it, at most.
+    /// Maximum number of polls between the choice of a receive buffer (or a read) and the writing
+    /// into it.
     pub landing_polls: u32,
     /// A send's completion comes later than its delivery ...
     pub late_send: f64,
-    /// ... by up to so many polls.
+    /// ... by up to this many polls.
     pub late_send_polls: u32,
     /// An operation ends with one of `errors`.
     pub error: f64,
-    /// The possible errors, positive; by default `FI_EIO` and `FI_ECONNRESET`.
+    /// Possible errors, positive; by default `FI_EIO` and `FI_ECONNRESET`.
     pub errors: Vec<c_int>,
-    /// The error number is negated, as from `shm` of 1.17.
+    /// The error number is negated, as by `shm` of 1.17.
     pub negative: f64,
-    /// A receive completes without an error and with less than was sent.
+    /// A receive completes without an error, but with less than was sent.
     pub short: f64,
-    /// A completion is reordered before others that it need not follow.
+    /// A completion is moved before others that it need not follow.
     pub reorder: f64,
-    /// A completion queue breaks down at a read: `-FI_EOVERRUN` from then on.
+    /// A completion queue breaks at a read: `-FI_EOVERRUN` from then on.
     pub overrun: f64,
     /// A descriptor becomes readable without a reason.
     pub spurious_wake: f64,
-    /// A packet of the provider's own uses up a receive in prefix mode.
+    /// A packet of the provider itself uses up a receive in prefix mode.
     pub empty_packet: f64,
     /// `fi_mr_reg` fails with `-FI_ENOMEM`.
     pub register: f64,
@@ -123,22 +125,23 @@ pub struct Faults {
     pub register_bytes: Option<usize>,
     /// `fi_close` of a registration gives `-FI_EBUSY` and closes nothing.
     pub close_busy: f64,
-    /// `fi_close` of a domain in which nothing is open gives `-FI_EBUSY`, and so does that of its fabric:
-    /// the provider has something of its own left there, as `ofi_rxm` of 1.17 has registrations of
-    /// messages that were cut short.
+    /// `fi_close` of a domain in which nothing is open returns `-FI_EBUSY`, and so does that of its
+    /// fabric: the provider still has objects of its own there, as `ofi_rxm` of 1.17 has
+    /// registrations of aborted messages.
     pub keeps_domains: bool,
-    /// A registration may be closed while reads into it are under way: they end with an error and
-    /// write nothing, as a card refuses memory it does not know. Otherwise that breaks a rule.
+    /// Whether a registration may be closed while reads into it are under way: they end with an
+    /// error and write nothing, as an adapter rejects memory it does not know. Otherwise closing it
+    /// breaks a rule.
     pub revocable: bool,
 }
 
 impl Faults {
-    /// A fabric that never fails.
+    /// Returns a fabric without faults.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Everything late, out of order and busy, but nothing lost: a correct program must succeed.
+    /// Returns delays, reordering and busy calls, but no losses: a correct program must succeed.
     pub fn rough() -> Self {
         Self {
             again: 0.05,

@@ -1,10 +1,10 @@
 //! Completes sends and reads.
 //!
 //! ```text
-//!   send_done, read carried out --> Finish --(late, perhaps)--> completion queued
+//!   send_done, read carried out --> Finish --(perhaps late)--> completion queued
 //! ```
 //!
-//! Out of scope: how they were carried out.
+//! Out of scope: carrying the operations out.
 
 use libc::c_int;
 use libfabric_sys::abi::*;
@@ -36,7 +36,7 @@ impl State {
         self.over(serial, wait, failure);
     }
 
-    /// Queues the completion of an operation after so many polls.
+    /// Queues the completion of an operation after `wait` polls.
     pub(crate) fn over(&mut self, serial: u64, wait: u32, failure: Option<c_int>) {
         if let Some(ep) = self.operations.get(&serial).map(|operation| operation.ep) {
             self.ep(ep).finishing.push(Finish {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   fi_info (hints) --> Whole --> suits(shape): the mr_mode of the offer, or none
-//!                           `--> granted, source: the rest of it
+//!                           `--> granted, source: the rest of the offer
 //! ```
 //!
 //! Owns: the comparison. Hints that no port of this project gives are ignored.
@@ -16,8 +16,8 @@ use libfabric_sys::abi::*;
 use crate::info::Whole;
 use crate::shape::Shape;
 
-/// The `mr_mode` of an offer, or `None` if the shape cannot meet the hints, or requires what they
-/// do not allow.
+/// Returns the `mr_mode` of an offer, or `None` if the shape cannot meet the hints, or requires
+/// what they do not allow.
 pub(crate) fn suits(asked: &Whole, shape: &Shape) -> Option<c_int> {
     let Whole {
         info, ep, domain, ..
@@ -29,7 +29,7 @@ pub(crate) fn suits(asked: &Whole, shape: &Shape) -> Option<c_int> {
         && !(domain.data_progress == FI_PROGRESS_AUTO && shape.progress == FI_PROGRESS_MANUAL)
         && info.caps & !shape.caps == 0
         && order & !shape.order == 0;
-    // Without remote access and without local registration nothing is ever registered.
+    // Without remote access and local registration nothing is ever registered.
     let remote = info.caps == 0 || info.caps & FI_RMA != 0;
     let needed = if remote || shape.mr_mode & FI_MR_LOCAL != 0 {
         shape.mr_mode
@@ -40,8 +40,8 @@ pub(crate) fn suits(asked: &Whole, shape: &Shape) -> Option<c_int> {
     (able && willing).then_some(needed)
 }
 
-/// The devices that are meant, by number, and their source addresses where those are known before
-/// opening; none if the provider does not use the node.
+/// Returns the numbers of the matching devices, with their source addresses if those are known
+/// before opening; none if the provider does not use the node.
 pub(crate) fn sources(
     shape: &Shape,
     node: Option<&str>,
@@ -53,7 +53,7 @@ pub(crate) fn sources(
     }
     let count = shape.devices.len().max(1);
     if shape.address_format != FI_SOCKADDR_IN {
-        // Those of sockets are known, in whatever family.
+        // Addresses of sockets are known, in any family.
         let known = shape.address_format == FI_SOCKADDR_IB;
         let source = known.then(|| vec![AF_IB; shape.address_len]);
         return (0..count).map(|device| (device, source.clone())).collect();
@@ -75,10 +75,10 @@ pub(crate) fn sources(
         .collect()
 }
 
-/// Both bytes of a family that is not of IP.
+/// Both bytes of an address family other than IP.
 const AF_IB: u8 = 27;
 
-/// The bytes of a `sockaddr_in`.
+/// Returns the bytes of a `sockaddr_in`.
 pub(crate) fn sockaddr_in(ip: Ipv4Addr, port: u16) -> Vec<u8> {
     let mut bytes = vec![0; size_of::<libc::sockaddr_in>()];
     bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
@@ -87,7 +87,7 @@ pub(crate) fn sockaddr_in(ip: Ipv4Addr, port: u16) -> Vec<u8> {
     bytes
 }
 
-/// The capabilities for a request: with modifiers as asked, or all.
+/// Returns the capabilities for a request: all, or modifiers as requested.
 pub(crate) fn granted(asked: u64, shape: &Shape) -> u64 {
     if asked == 0 {
         return shape.caps;

@@ -31,13 +31,13 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Zeros if null.
+    /// Reads an info; null is read as zeros.
     ///
     /// # Safety
     ///
     /// An info or null.
     pub(crate) unsafe fn read(info: *const fi_info) -> Self {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller guarantees it.
         let info = unsafe { read(info) };
         Self {
             info,
@@ -54,7 +54,7 @@ impl Whole {
         }
     }
 
-    /// A copy of the info in memory of its own, for `fi_freeinfo`.
+    /// Copies the info to memory of its own, for `fi_freeinfo`.
     fn leak(self) -> *mut fi_info {
         let whole = allocate(size_of::<Self>()).cast::<Self>();
         // SAFETY: new memory of that size, in which all of this lies; so below.
@@ -74,13 +74,13 @@ impl Whole {
     }
 }
 
-/// A struct of libfabric's; zeros for null.
+/// Reads a struct of libfabric's; null is read as zeros.
 ///
 /// # Safety
 ///
 /// Valid or null, and `T` consists of numbers and pointers.
 unsafe fn read<T: Copy>(from: *const T) -> T {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller guarantees it.
     unsafe { from.as_ref().copied().unwrap_or_else(|| std::mem::zeroed()) }
 }
 
@@ -150,7 +150,7 @@ pub(crate) unsafe fn getinfo(
     0
 }
 
-/// Devices are called this and their number.
+/// Beginning of a device's name; its number follows.
 pub(crate) const DEVICE: &str = "fake";
 
 fn offer(
@@ -208,7 +208,7 @@ fn offer(
 ///
 /// A C string or null.
 unsafe fn text(pointer: *const c_char) -> Option<String> {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller guarantees it.
     let text = || unsafe { CStr::from_ptr(pointer) };
     (!pointer.is_null()).then(|| text().to_string_lossy().into_owned())
 }
@@ -260,7 +260,7 @@ pub(crate) unsafe extern "C" fn dupinfo(from: *const fi_info) -> *mut fi_info {
 
 pub(crate) unsafe extern "C" fn freeinfo(mut first: *mut fi_info) {
     while !first.is_null() {
-        // SAFETY: an info of ours that is not shared, by the call's contract.
+        // SAFETY: an info of the fake that is not shared, by the call's contract.
         let Whole {
             info,
             domain,
@@ -268,7 +268,7 @@ pub(crate) unsafe extern "C" fn freeinfo(mut first: *mut fi_info) {
             ..
         } = unsafe { Whole::read(first) };
         for name in [domain.name, fabric.name, fabric.prov_name] {
-            // SAFETY: whatever an info of ours points to is null or from `malloc`; so below.
+            // SAFETY: every pointer in such an info is null or from `malloc`; so below.
             unsafe { libc::free(name.cast()) };
         }
         for memory in [info.src_addr, info.dest_addr, first.cast()] {

@@ -6,7 +6,7 @@
 //!                                             send_done            completion queued
 //! ```
 //!
-//! Owns: when and how memory is written, truncation, faults in flight.
+//! Owns: the writing of memory, truncation, faults in flight.
 //! Out of scope: matching messages to receives.
 
 use std::collections::BTreeSet;
@@ -26,13 +26,13 @@ use crate::state::{Message, MessageBody, State, What};
 pub(crate) struct Transfer {
     pub(crate) serial: u64,
     pub(crate) message: Message,
-    /// The destination, prefix included.
+    /// Destination, including the prefix.
     spans: Vec<Span>,
     wait: u32,
 }
 
 impl State {
-    /// The bytes of a message; `None` if its sender has taken them back.
+    /// Returns the bytes of a message; `None` if its sender has taken them back.
     pub(crate) fn read_sender(&mut self, message: &Message) -> Option<Vec<u8>> {
         if let MessageBody::Copied(bytes) = &message.body {
             return Some(bytes.clone());
@@ -50,7 +50,7 @@ impl State {
         Some(bytes)
     }
 
-    /// Records memory whose registration was closed after posting.
+    /// Records a violation if the registration of the memory was closed after posting.
     pub(crate) fn still_registered(
         &mut self,
         ep: Id,
@@ -103,7 +103,7 @@ impl State {
         self.ep(ep).landing = waiting;
     }
 
-    /// True if its bytes are still beyond a cut.
+    /// Returns true if the message's bytes are on the other side of a cut.
     pub(crate) fn waits_for_sender(&self, ep: Id, transfer: &Transfer) -> bool {
         let there = matches!(transfer.message.body, MessageBody::Lent);
         there && self.is_cut(ep, transfer.message.from)
@@ -196,7 +196,7 @@ impl State {
         matches!(what, Some(What::Receive(Some(_))))
     }
 
-    /// The context of a receive, and the way it is returned, if it is now.
+    /// Returns the context of a receive, and whether and how its buffer is returned now.
     pub(crate) fn after_landing(&mut self, shape: &Shape, serial: u64) -> (usize, Option<Release>) {
         let either = self.rng.bits() & 1 == 0;
         let Some(operation) = self.operations.get_mut(&serial) else {
@@ -228,7 +228,7 @@ impl State {
         self.push_entry(queue, entry);
     }
 
-    /// The completion of a multi-receive buffer without a message.
+    /// Queues the completion that returns a multi-receive buffer without a message.
     pub(crate) fn push_release(&mut self, ep: Id, serial: u64, context: usize) {
         let entry = Entry {
             ep,
@@ -240,7 +240,7 @@ impl State {
         self.tell_receiver(ep, entry);
     }
 
-    /// A random error, if drawn.
+    /// Draws a random error, or none.
     pub(crate) fn made_up(&mut self) -> Option<c_int> {
         if !self.rng.chance(self.faults.error) {
             return None;

@@ -17,9 +17,11 @@
 //! ```
 //!
 //! The fake has one process, no threads, no sockets, no clock: time is the number of polls. All randomness comes
-//! from one seed. Everything is as late and as awkward as the interface allows: a send's memory is
-//! read when the receiver takes the message, a receive's is written some polls later, unused fields
-//! hold garbage, contexts and prefixes are overwritten, places in address vectors are soon reused.
+//! The fake has one process, no threads, no sockets, no clock: time is the number of polls. All
+//! randomness comes from one seed. Everything is as late and as awkward as the interface allows: a
+//! send's memory is read when the receiver takes the message, a receive's is written some polls
+//! later, unused fields hold garbage, contexts and prefixes are overwritten, places in address
+//! vectors are soon reused.
 //!
 //! Only for tests: no shipped library depends on it.
 

@@ -1,8 +1,8 @@
-//! The consequences of an endpoint that is gone, for its peers.
+//! Effects of an ended endpoint on its peers.
 //!
 //! ```text
 //!   closed or killed --> on_gone --> messages to it:   their sends end
-//!                               |--> messages from it: gone, unless they were copied
+//!                               |--> messages from it: dropped, unless they were copied
 //!                               `--> reads of it:      end
 //!   Death: hang | fail | seem to succeed
 //! ```
@@ -82,7 +82,7 @@ impl State {
                 *count = count.saturating_sub(gone);
             }
             if matches!(death, Death::Fail(_)) {
-                // Lands as a failure: its sender is gone.
+                // Lands as a failure: its sender has ended.
                 for transfer in &mut endpoint.landing {
                     if !copied(&transfer.message) {
                         transfer.message.sender = None;
@@ -90,7 +90,7 @@ impl State {
                 }
                 continue;
             }
-            // A receive that was being filled completes no more; closing returns it.
+            // A receive that was being filled no longer completes; closing returns it.
             let (stay, stuck): (Vec<_>, Vec<_>) = std::mem::take(&mut endpoint.landing)
                 .into_iter()
                 .partition(|transfer| copied(&transfer.message));
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// Ends a multi-receive buffer's wait for a message that will not arrive.
+    /// Stops a multi-receive buffer's wait for a message that will not arrive.
     pub(crate) fn strand(&mut self, ep: Id, serial: u64) {
         if let Some(operation) = self.operations.get_mut(&serial)
             && let What::Receive(Some(multi)) = &mut operation.what
@@ -137,12 +137,12 @@ impl State {
         }
     }
 
-    /// Ends an operation whose peer is gone.
+    /// Ends an operation whose peer has ended.
     pub(crate) fn end_with_peer(&mut self, serial: u64, death: Death, small: bool) {
         let failure = match death {
             Death::Fail(error) => Some(error),
             Death::Swallow if small => None,
-            // It keeps its memory until its endpoint is closed.
+            // The operation keeps its memory until its endpoint is closed.
             _ => return,
         };
         self.over(serial, 0, failure);

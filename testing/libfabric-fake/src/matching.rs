@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   message --> the oldest posted receive
-//!   multi-receive buffer:  [ used | next message, aligned | ... ]  full below its minimum
+//!   multi-receive buffer:  [ used | next message, aligned | ... ]  full when less than its minimum is left
 //! ```
 //!
 //! Owns: the choice, and dividing a multi-receive buffer.
-//! Out of scope: when messages arrive.
+//! Out of scope: the arrival of messages.
 
 use crate::checker::{Span, total};
 use crate::objects::Id;
@@ -25,13 +25,13 @@ impl Multi {
 }
 
 impl State {
-    /// The receive for the next message, if any.
+    /// Returns the receive for the next message, if there is one.
     pub(crate) fn find_receive(&self, ep: Id) -> Option<u64> {
         self.endpoints[&ep].posted.front().copied()
     }
 
-    /// The memory for a message, prefix included; removes a receive without further space from the
-    /// list.
+    /// Returns the memory for a message, including the prefix; removes a receive without further
+    /// space from the list.
     pub(crate) fn claim(&mut self, ep: Id, serial: u64, len: usize) -> Vec<Span> {
         let endpoint = self.endpoints.get_mut(&ep).expect("an open endpoint");
         let need = len.saturating_add(endpoint.shape.prefix);
@@ -44,7 +44,8 @@ impl State {
             What::Receive(Some(multi)) => {
                 let (start, got) = multi.cut(room, need, align);
                 multi.landing += 1;
-                // One segment, as posting saw to; and an address even for a message of no bytes.
+                // Posting has checked that there is one segment; even an empty message has an
+                // address.
                 let base = operation.spans.first().map_or(0, |span| span.start);
                 (vec![Span::new(base + start, got)], multi.full)
             }

@@ -32,14 +32,14 @@ pub(crate) struct Region {
 /// Descriptors are not addresses, so that dereferencing one crashes at once.
 const DESC_BASE: usize = 0xfade_0000_0000_0000;
 
-/// The reason of a denied access: its error, and whether it is a violation.
+/// Reason of a denied access: its error, and whether it is a violation.
 pub(crate) struct Denied {
     pub(crate) error: c_int,
     pub(crate) wrong: Option<String>,
 }
 
 impl State {
-    /// Checks that local memory may be used in this way; with `FI_MR_LOCAL` only.
+    /// Checks that local memory may be used in this way; only with `FI_MR_LOCAL`.
     pub(crate) fn local_access(
         &self,
         ep: Id,
@@ -74,7 +74,7 @@ impl State {
         Ok(())
     }
 
-    /// The target's memory at an address and a key.
+    /// Returns the target's memory at an address and a key.
     pub(crate) fn remote_access(
         &self,
         target: Id,
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// The key of a new registration.
+    /// Returns the key of a new registration.
     fn new_key(&mut self, domain: Id, requested: u64) -> Result<u64, isize> {
         let record = &self.domains[&domain];
         let largest = u64::MAX >> (64 - 8 * record.shape.key_bytes.min(8));
@@ -160,7 +160,7 @@ impl State {
         Ok(requested)
     }
 
-    /// True if the machine can register that much more.
+    /// Returns true if the machine cannot register that much more.
     fn no_room(&mut self, domain: Id, len: usize) -> bool {
         let machine = |domain: Id| self.domains[&domain].machine;
         let here = |region: &&Region| machine(region.domain) == machine(domain);
@@ -227,7 +227,7 @@ impl State {
     }
 }
 
-/// True if all of it is mapped.
+/// Returns true if the whole span is mapped.
 fn is_mapped(span: Span) -> bool {
     // SAFETY: no precondition.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
@@ -320,7 +320,7 @@ impl State {
         self.regions.get_mut(&id).expect("an open registration")
     }
 
-    /// Ends a registration before it is removed; false if it stays.
+    /// Ends a registration before it is removed; returns false if it stays.
     pub(crate) fn end_region(&mut self, id: Id) -> bool {
         let region = &self.regions[&id];
         let (desc, key, domain) = (region.desc, region.key, region.domain);
@@ -345,7 +345,7 @@ impl State {
         true
     }
 
-    /// Registrations with which memory is accessible: the open ones, and those that are kept.
+    /// Returns the registrations that make memory accessible: the open ones, and cached ones.
     pub(crate) fn valid(&self) -> impl Iterator<Item = &Region> {
         self.regions.values().chain(&self.cached)
     }

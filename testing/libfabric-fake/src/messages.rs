@@ -18,10 +18,10 @@ use crate::objects::{Id, code, enter};
 use crate::posting::{Kind, Post};
 use crate::state::State;
 
-/// Flags of a send that ports of this project use.
+/// Send flags that ports of this project use.
 const SEND_FLAGS: u64 = FI_COMPLETION | FI_MORE;
 
-/// Flags a receive may have.
+/// Valid flags of a receive.
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
 
 impl Post {
@@ -53,7 +53,7 @@ impl Post {
         msg: *const fi_msg,
         flags: u64,
     ) -> Option<Self> {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller guarantees it.
         let msg = unsafe { msg.as_ref() }?;
         let mut post = Self {
             kind,
@@ -64,15 +64,15 @@ impl Post {
             context: msg.context as usize,
             flags,
         };
-        // More than any provider takes is refused later, without being read here.
+        // A larger count is rejected later, without being read here.
         let most = if msg.msg_iov.is_null() { 0 } else { 64 };
         for index in 0..msg.iov_count.min(most) {
-            // SAFETY: the caller's word.
+            // SAFETY: the caller guarantees it.
             let one = unsafe { msg.msg_iov.wrapping_add(index).read() };
             post.spans
                 .push(Span::new(one.iov_base as usize, one.iov_len));
             if !msg.desc.is_null() {
-                // SAFETY: the caller's word.
+                // SAFETY: the caller guarantees it.
                 let desc = unsafe { msg.desc.wrapping_add(index).read() };
                 post.descs.push(desc as usize);
             }
@@ -99,7 +99,7 @@ unsafe fn run(ep: *mut fid_ep, post: Option<Post>) -> isize {
         }
         state.post(id, post).err().unwrap_or(0)
     };
-    // SAFETY: the caller's word.
+    // SAFETY: the caller guarantees it.
     unsafe { enter(ep.cast(), FI_CLASS_EP, name, run) }
 }
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: the memory of every object ever opened, until the last handle of the fabric is dropped: a
-//! call on a closed object must be noticed, not crash.
+//! call on a closed object must be recorded, not crash.
 //! Out of scope: the operations of objects.
 
 use std::ffi::c_void;
@@ -21,7 +21,7 @@ use crate::faults::Call;
 use crate::state::State;
 use crate::tables;
 
-/// The id of an object; never reused in a fabric.
+/// Id of an object; never reused in a fabric.
 pub(crate) type Id = u32;
 
 /// State shared by all handles and objects.
@@ -31,12 +31,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        // A panic elsewhere has failed its test already; this one may go on.
+        // A panic elsewhere has failed its test already; this test may go on.
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Every object as C sees it. All begin with a `fid`.
+/// Objects as C sees them. All begin with a `fid`.
 #[repr(C)]
 pub(crate) union Abi {
     fid: fid,
@@ -137,13 +137,13 @@ pub(crate) fn new(home: Weak<Shared>, id: Id, class: usize, context: *mut c_void
     })))
 }
 
-/// The id of the object, closed or not.
+/// Returns the id of the object, closed or not.
 ///
 /// # Safety
 ///
 /// Null, or an object of a fake that still exists.
 pub(crate) unsafe fn identify(object: *const c_void) -> Option<(Id, usize)> {
-    // SAFETY: the caller's word; bodies live as long as their fabric.
+    // SAFETY: the caller guarantees it; bodies live as long as their fabric.
     let body = unsafe { object.cast::<Body>().as_ref() }?;
     Some((body.id, body.class))
 }
@@ -159,7 +159,7 @@ pub(crate) unsafe fn enter(
     what: &str,
     f: impl FnOnce(&mut State, Id) -> isize,
 ) -> isize {
-    // SAFETY: the caller's word; bodies live as long as their fabric.
+    // SAFETY: the caller guarantees it; bodies live as long as their fabric.
     let Some(body) = (unsafe { object.cast::<Body>().as_ref() }) else {
         return code(FI_EINVAL);
     };
@@ -187,7 +187,7 @@ pub(crate) unsafe fn enter(
     })
 }
 
-/// The call that is allowed on the objects of a dead domain.
+/// Call that is allowed on the objects of a dead domain.
 const CLOSE: &str = "fi_close";
 
 pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
@@ -211,7 +211,7 @@ pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
             FI_CLASS_EP => state.end_endpoint(id),
             FI_CLASS_MR if !state.end_region(id) => return code(FI_EBUSY),
             FI_CLASS_MR => {
-                // Garbage for callers that go on using it.
+                // Garbage for callers that continue to use it.
                 let mr = object.cast::<fid_mr>();
                 // SAFETY: the object of this call; its body outlives it.
                 unsafe { (&raw mut (*mr).mem_desc).write(std::ptr::dangling_mut()) };
@@ -227,12 +227,12 @@ pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
     unsafe { enter(object.cast(), class, CLOSE, close) as c_int }
 }
 
-/// The error as calls return it.
+/// Returns the error as calls return it.
 pub(crate) fn code(error: c_int) -> isize {
     -(error as isize)
 }
 
-/// The error as text.
+/// Returns the name of a class of objects.
 pub(crate) fn class_name(class: usize) -> &'static str {
     match class {
         FI_CLASS_FABRIC => "fabric",

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the checks, the operations' records, overwriting contexts and prefixes.
-//! Out of scope: C's argument lists, how messages move.
+//! Out of scope: C's argument lists, the movement of messages.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::remote::Remote;
 use crate::shape::Shape;
 use crate::state::{Link, Message, MessageBody, Multi, Operation, State, What};
 
-/// An operation, whatever the call.
+/// An operation, from any call.
 pub(crate) struct Post {
     pub(crate) kind: Kind,
     pub(crate) name: &'static str,
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Send,
     /// `fi_inject`: no completion, no context.
     Inject,
-    /// The peer's address of the memory.
+    /// Address of the memory at the peer.
     Read {
         addr: u64,
         key: u64,
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
 
 /// The result of looking up a peer's address.
 pub(crate) enum Route {
-    /// Connected, or allowed to queue until then.
+    /// The link is connected, or messages may queue until it is.
     To(Id),
     /// The link is not connected yet.
     Later,
@@ -59,7 +59,7 @@ pub(crate) enum Route {
 const CANARY: usize = 32;
 
 impl State {
-    /// Checks that anything can be posted at all.
+    /// Checks that an operation can be posted at all.
     fn ready(&mut self, ep: Id, name: &str) -> Result<Arc<Shape>, isize> {
         let endpoint = self.ep(ep);
         if !endpoint.enabled {
@@ -92,7 +92,7 @@ impl State {
         code(error)
     }
 
-    /// Errors of the segments themselves: number, addresses, space for the prefix.
+    /// Returns errors of the segments themselves: number, addresses, space for the prefix.
     fn wrong_segments(spans: &[Span], limit: usize, prefix: usize) -> Option<String> {
         let nowhere = |span: &Span| {
             span.len > 0 && (span.start == 0 || span.start.checked_add(span.len).is_none())
@@ -125,13 +125,13 @@ impl State {
         } else if context % align_of::<fi_context2>() != 0 {
             Some("a context out of line")
         } else {
-            // A provider would go on and lose one of the two.
+            // A provider would continue and lose one of the two.
             let taken = self.operations.values().any(taken);
             taken.then_some("a context that is in use")
         }
     }
 
-    /// Records memory that two operations write, or one writes and one reads.
+    /// Records memory that two operations write, or that one writes and another reads.
     fn check_overlap(&mut self, ep: Id, post: &Post, writes: bool) {
         let clash = self.operations.values().find(|operation| {
             let overlaps = |a: &Span| post.spans.iter().any(|b| a.overlaps(*b));
@@ -166,7 +166,7 @@ impl State {
                 let ep = operation.ep;
                 self.violation(format!("context of endpoint {ep} written to while in use"));
             }
-            // The earlier contents are not restored.
+            // The previous contents are not restored.
             bytes::fill(context, !serial);
         }
     }
@@ -297,7 +297,7 @@ impl State {
         self.stats.sends += 1;
         self.stats.injects += u64::from(inject);
         self.stats.sent += total(&body) as u64;
-        // A send may have its prefix written to; an inject's buffer is only ever read.
+        // The provider may write to a send's prefix; an inject's buffer is only read.
         if !inject {
             let start = post.spans.first().map_or(0, |span| span.start);
             bytes::fill(Span::new(start, shape.send_prefix()), 0x11);

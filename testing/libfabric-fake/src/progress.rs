@@ -4,7 +4,7 @@
 //!   sender's poll:    connect half | finish sends (late) --> its completion queue
 //!   receiver's poll:  connect half | channel --arrive--> unexpected, or a receive
 //!                                    receive --land----> memory written, completion queued;
-//!                                                        the sender's memory is read only now
+//!                                    the sender's memory is read at this point
 //! ```
 //!
 //! Owns: the order of events, connecting, arriving, waiting for a receive.
@@ -54,7 +54,7 @@ impl State {
         self.finish(ep);
     }
 
-    /// True if this endpoint's own polls would change anything.
+    /// Returns true if this endpoint's own polls would change anything.
     pub(crate) fn pending(&self, ep: Id) -> bool {
         if !self.moves(ep) {
             return false;
@@ -89,7 +89,7 @@ impl State {
     }
 
     fn is_up(&self, a: Id, b: Id) -> bool {
-        // The link of a closed endpoint is gone; its messages were in flight already.
+        // The link of a closed endpoint no longer exists; its messages were in flight already.
         self.links
             .get(&(a.min(b), a.max(b)))
             .is_none_or(|link| link.up)
@@ -138,7 +138,7 @@ impl State {
         }
     }
 
-    /// A packet without content for the user, as providers with prefixes may send.
+    /// Makes a packet without content for the user, as providers with prefixes may send.
     fn make_up_packet(&mut self, ep: Id) {
         if self.ep(ep).shape.prefix == 0 || !self.rng.chance(self.faults.empty_packet) {
             return;

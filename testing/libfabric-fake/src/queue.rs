@@ -5,7 +5,7 @@
 //!               reorder: forward past              failed first: -FI_EAVAIL, then readerr
 //!               those it need not follow
 //!          `-> descriptor readable                 taken: the operation ends, its context and
-//!                                                  memory are the user's again
+//!                                                   memory belong to the user again
 //! ```
 //!
 //! Owns: entries, the descriptor, the possible reordering.
@@ -38,22 +38,22 @@ pub(crate) struct Queue {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) ep: Id,
-    /// The operation, and whether this completion ends it.
+    /// Operation, and whether this completion ends it.
     pub(crate) operation: Option<(u64, bool)>,
     pub(crate) context: usize,
     pub(crate) flags: u64,
     pub(crate) len: usize,
     pub(crate) buf: usize,
-    /// `err` and `olen`.
+    /// Values of `err` and `olen`.
     pub(crate) failure: Option<(c_int, usize)>,
-    /// The sender.
+    /// Address of the sender.
     pub(crate) source: Option<Vec<u8>>,
-    /// Memory that must be unchanged until now.
+    /// Memory that must be unchanged until now, and its checksum.
     pub(crate) intact: Option<(Vec<Span>, u64)>,
 }
 
 impl Entry {
-    /// True if `self` must stay behind `earlier`.
+    /// Returns true if `self` must stay behind `earlier`.
     fn follows(&self, earlier: &Self) -> bool {
         let same = |a: Option<(u64, bool)>, b: Option<(u64, bool)>| {
             a.is_some() && a.map(|(serial, _)| serial) == b.map(|(serial, _)| serial)
@@ -65,7 +65,7 @@ impl Entry {
 }
 
 impl State {
-    /// Queues a completion for the user; an endpoint that is enabled has both queues.
+    /// Queues a completion for the user; an enabled endpoint has both queues.
     pub(crate) fn push_entry(&mut self, queue: Option<Id>, entry: Entry) {
         let Some(queue) = queue else {
             return;
@@ -94,7 +94,8 @@ impl State {
         record.wake();
     }
 
-    /// True if nothing is there or to move: the descriptor then reports changes.
+    /// Returns true if there is no completion and nothing can move: the descriptor then reports
+    /// changes.
     pub(crate) fn may_sleep(&mut self, queue: Id) -> bool {
         let endpoints = self.endpoints_of(queue);
         if endpoints.iter().any(|ep| self.pending(*ep)) {
@@ -153,7 +154,7 @@ impl State {
         }
     }
 
-    /// Progress, faults and the state of the queue, before an entry is taken.
+    /// Makes progress, applies faults and checks the queue, before an entry is taken.
     pub(crate) fn before_read(&mut self, queue: Id) -> Result<(), isize> {
         self.poll_queue(queue);
         let overrun = self.rng.chance(self.faults.overrun);
@@ -209,7 +210,7 @@ impl Queue {
         };
         let one = 1u64.to_ne_bytes();
         // A full counter is readable, too, so the result does not matter.
-        // SAFETY: eight bytes of ours, to an eventfd of ours.
+        // SAFETY: eight bytes of this function, to an eventfd of this queue.
         unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
@@ -219,7 +220,7 @@ impl Queue {
         };
         let mut count = [0u8; 8];
         // Nothing to read means that it is drained.
-        // SAFETY: room of ours for eight bytes; the descriptor does not block.
+        // SAFETY: space for eight bytes in this function; the descriptor does not block.
         unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 
@@ -269,7 +270,7 @@ pub(crate) unsafe extern "C" fn open(
             _ => return code(FI_ENOSYS),
         };
         let (cq, pointer) = state.opened(FI_CLASS_CQ, Some(id), context);
-        // The manual leaves the default format to the provider; this one's is inconvenient.
+        // The manual leaves the default format to the provider; the fake's is an inconvenient one.
         let format = if attr.format == 0 {
             FI_CQ_FORMAT_CONTEXT
         } else {

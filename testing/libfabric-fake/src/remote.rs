@@ -6,7 +6,7 @@
 //!                                    closed, wrong key, out of range: error, nothing is moved
 //! ```
 //!
-//! Owns: the execution. The target's process takes no part, as with a card.
+//! Owns: the execution. The target's process takes no part, as with an adapter.
 //! Out of scope: the rules of registrations.
 
 use libfabric_sys::abi::*;
@@ -22,7 +22,7 @@ use crate::state::State;
 pub(crate) struct Remote {
     pub(crate) serial: u64,
     pub(crate) target: Id,
-    /// The remote address and key.
+    /// Remote address and key.
     pub(crate) remote: (u64, u64),
     pub(crate) wait: u32,
 }
@@ -82,7 +82,7 @@ impl State {
         None
     }
 
-    /// Ends reads of the memory of an endpoint that is gone.
+    /// Ends reads of the memory of an endpoint that has ended.
     pub(crate) fn lose_reads_of(&mut self, target: Id, death: Death) {
         let all: Vec<Id> = self.endpoints.keys().copied().collect();
         for ep in all {
@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// Ends such reads of one endpoint.
+    /// Ends such reads by one endpoint.
     pub(crate) fn lose_reads(&mut self, ep: Id, target: Id, death: Death) {
         let endpoint = self.ep(ep);
         let (lost, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut endpoint.remote)

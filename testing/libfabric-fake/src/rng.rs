@@ -23,7 +23,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to `most`, both included.
+    /// Returns a number from 0 to `most`, both included.
     pub(crate) fn upto(&mut self, most: u32) -> u32 {
         if most == 0 {
             0
@@ -32,7 +32,8 @@ impl Rng {
         }
     }
 
-    /// True with this probability; 0 draws no number, so that an unused fault changes no run.
+    /// Returns true with this probability; 0 draws no number, so that an unused fault does not
+    /// change a run.
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
         probability > 0.0 && ((self.bits() >> 11) as f64) < probability * (1u64 << 53) as f64
     }

@@ -32,7 +32,7 @@ pub enum Wait {
 /// Ways to report the end of a multi-receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// A buffer comes back with the last message in it.
+    /// A buffer is returned with the last message in it.
     WithLast,
     /// By a completion of its own.
     Separate,
@@ -40,97 +40,99 @@ pub enum Release {
     Either,
 }
 
-/// A provider. Start from a preset and change what the test is about.
+/// A provider. Tests start from a preset and change what they are about.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Its exact name.
+    /// Exact name.
     pub provider: String,
     /// `FI_EP_RDM` or `FI_EP_DGRAM`.
     pub ep_type: u32,
-    /// `FI_PROTO_RXM`, if it is one.
+    /// Protocol: `FI_PROTO_RXM`, or 0.
     pub protocol: u32,
-    /// `FI_RM_ENABLED`; with `FI_RM_DISABLED` posting beyond the depths breaks a rule, and so does
-    /// injecting, which has no completion to wait for.
+    /// `FI_RM_ENABLED`, or `FI_RM_DISABLED`: posting beyond the depths then breaks a rule, and so
+    /// does injecting, which has no completion to wait for.
     pub resource_mgmt: u32,
-    /// Completion queues know the tagged format.
+    /// Whether completion queues support the tagged format.
     pub tagged_entries: bool,
-    /// `fi_sendmsg` knows `FI_MORE`, and may wait for what follows.
+    /// Whether `fi_sendmsg` supports `FI_MORE`, and may wait for the next post.
     pub knows_more: bool,
-    /// Its capabilities.
+    /// Capabilities.
     pub caps: u64,
-    /// Its mode bits: `FI_CONTEXT`, `FI_CONTEXT2`, `FI_MSG_PREFIX`, `FI_RX_CQ_DATA`.
+    /// Mode bits: `FI_CONTEXT`, `FI_CONTEXT2`, `FI_MSG_PREFIX`, `FI_RX_CQ_DATA`.
     pub mode: u64,
     /// Bytes before each message, with `FI_MSG_PREFIX`; a multiple of 8.
     pub prefix: usize,
-    /// The prefix is only wanted before what is received: `verbs`.
+    /// Whether only receives need the prefix: `verbs`.
     pub prefix_of_receives: bool,
-    /// Its registration mode bits.
+    /// Registration mode bits.
     pub mr_mode: c_int,
     /// Bytes of a key.
     pub key_bytes: usize,
-    /// `FI_SOCKADDR_IN`, `FI_ADDR_CXI`, ...
+    /// Address format: `FI_SOCKADDR_IN`, `FI_ADDR_CXI`, ...
     pub address_format: u32,
     /// Bytes of an address.
     pub address_len: usize,
-    /// True if `fi_getinfo` understands an IPv4 address as node.
+    /// Whether `fi_getinfo` accepts an IPv4 address as node.
     pub takes_node: bool,
-    /// The longest message `fi_inject` takes, prefix not counted.
+    /// Longest message that `fi_inject` accepts, without the prefix.
     pub inject: usize,
-    /// Segments of a message.
+    /// Maximum number of segments of a message.
     pub iov_limit: usize,
-    /// Sends and reads outstanding; `-FI_EAGAIN` beyond.
+    /// Maximum number of outstanding sends and reads; `-FI_EAGAIN` beyond.
     pub tx_depth: usize,
-    /// Receives posted; `-FI_EAGAIN` beyond.
+    /// Maximum number of posted receives; `-FI_EAGAIN` beyond.
     pub rx_depth: usize,
-    /// The longest message, prefix not counted.
+    /// Longest message, without the prefix.
     pub max_msg: usize,
     /// Messages in a multi-receive buffer begin at multiples of this.
     pub multi_recv_align: usize,
-    /// The way a used-up multi-receive buffer is returned.
+    /// Report of a used-up multi-receive buffer.
     pub multi_recv_release: Release,
-    /// The way to wait.
+    /// Way to wait for completions.
     pub wait: Wait,
-    /// Orders it keeps, of sends and receives.
+    /// Guaranteed orders of sends and receives.
     pub order: u64,
-    /// `FI_THREAD_*` it can do.
+    /// Supported `FI_THREAD_*`.
     pub threading: fi_threading,
-    /// `FI_PROGRESS_*` it can do.
+    /// Supported `FI_PROGRESS_*`.
     pub progress: fi_progress,
     /// Polls that both sides must make before a pair of endpoints is connected.
     pub connect_polls: u32,
-    /// True if sends are accepted before that; otherwise `-FI_EAGAIN`.
+    /// Whether sends are accepted before that; otherwise `-FI_EAGAIN`.
     pub connect_queues: bool,
-    /// Messages of one peer kept without a receive; then no more of it are accepted.
+    /// Messages of one peer kept without a receive; further ones are not accepted.
     pub unexpected_depth: usize,
-    /// Messages up to this many bytes are copied when they arrive, and their send completes;
-    /// longer ones stay in the sender's memory until they are received.
+    /// Messages up to this size are copied when they arrive, and their send completes; longer ones
+    /// stay in the sender's memory until they are received.
     pub eager: usize,
-    /// The effect of closing an endpoint on its peers.
+    /// Effect of closing an endpoint on its peers.
     pub peer_gone: Death,
-    /// The effect on operations to an address without an endpoint.
+    /// Effect on operations to an address without an endpoint.
     pub no_peer: Death,
-    /// Closing an endpoint gives an `FI_ECANCELED` for everything outstanding.
+    /// Whether closing an endpoint queues an `FI_ECANCELED` for everything outstanding.
     pub close_flush: bool,
-    /// Completions of receives from one peer come in the order of sending. Otherwise messages
-    /// longer than `eager` may come after later ones; the manual promises the order of matching
-    /// only, not of completions.
+    /// Whether completions of receives from one peer come in the order of sending. Otherwise
+    /// messages longer than `eager` may come after later ones; the manual promises the order of
+    /// matching only, not of completions.
     pub receives_in_order: bool,
     /// Entries of a completion queue without a requested size.
     pub cq_size: usize,
-    /// A queue with more entries than its size fails; otherwise it grows.
+    /// Whether a queue with more entries than its size fails; otherwise it grows.
     pub cq_overruns: bool,
-    /// Entries that a completion queue can have. `ofi_rxm` wants 128 for each of `FI_UNIVERSE_SIZE` peers.
+    /// Maximum size of a completion queue. `ofi_rxm` wants 128 entries for each of
+    /// `FI_UNIVERSE_SIZE` peers.
     pub cq_limit: usize,
-    /// A closed registration goes into a cache and stays valid there, unless `FI_MR_CACHE_MAX_COUNT`
-    /// is 0: `verbs`, `efa`.
+    /// Whether a closed registration goes into a cache and stays valid there, unless
+    /// `FI_MR_CACHE_MAX_COUNT` is 0: `verbs`, `efa`.
     pub mr_cache: bool,
-    /// Reads are made by the peer's process: `efa` on cards without them.
+    /// Whether reads are made by the peer's process: `efa` on adapters without them.
     pub emulates_reads: bool,
-    /// A read that is refused ends the connection of the two endpoints: what is in flight is lost.
+    /// Whether a rejected read ends the connection of the two endpoints: everything in flight is
+    /// lost.
     pub refusal_disconnects: bool,
-    /// The end of a domain's name, behind that of its device.
+    /// Suffix of a domain's name, behind the name of its device.
     pub domain_suffix: &'static str,
-    /// Addresses of its devices; none: one, at whatever address is asked for.
+    /// Addresses of the devices; empty for one device at any address.
     pub devices: Vec<Ipv4Addr>,
 }
 
@@ -145,7 +147,7 @@ const MEMORY: u64 = FI_RMA | FI_READ | FI_REMOTE_READ;
 const REACH: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
 impl Shape {
-    /// The `tcp` of 2.x, with endpoints of type RDM of its own.
+    /// Returns the `tcp` of 2.x, with RDM endpoints of its own.
     pub fn tcp() -> Self {
         Self {
             provider: "tcp".into(),
@@ -193,7 +195,7 @@ impl Shape {
         }
     }
 
-    /// `tcp;ofi_rxm`, of 1.17 and later.
+    /// Returns `tcp;ofi_rxm`, of 1.17 and later.
     pub fn tcp_rxm() -> Self {
         Self {
             provider: "tcp;ofi_rxm".into(),
@@ -209,8 +211,8 @@ impl Shape {
         }
     }
 
-    /// `verbs;ofi_rxm`: addresses of sockets, real registrations by virtual address, local ones
-    /// as well.
+    /// Returns `verbs;ofi_rxm`: addresses of sockets, real registrations by virtual address, local
+    /// ones as well.
     pub fn verbs_rxm() -> Self {
         Self {
             provider: "verbs;ofi_rxm".into(),
@@ -225,7 +227,7 @@ impl Shape {
         }
     }
 
-    /// `verbs_rxm` at an address of InfiniBand, which `verbs` offers of each device too.
+    /// Returns `verbs_rxm` at an InfiniBand address, which `verbs` also offers for each device.
     pub fn verbs_rxm_ib() -> Self {
         Self {
             address_format: FI_SOCKADDR_IB,
@@ -235,7 +237,7 @@ impl Shape {
         }
     }
 
-    /// Slingshot: registrations belong to endpoints and are reached by offset.
+    /// Returns Slingshot: registrations belong to endpoints and are addressed by offset.
     pub fn cxi() -> Self {
         Self {
             provider: "cxi".into(),
@@ -259,7 +261,7 @@ impl Shape {
         }
     }
 
-    /// Omni-Path by `psm3`: 32-byte addresses, wants contexts, no descriptor to wait on.
+    /// Returns Omni-Path by `psm3`: 32-byte addresses, contexts required, no descriptor to wait on.
     pub fn psm3() -> Self {
         Self {
             provider: "psm3".into(),
@@ -282,7 +284,7 @@ impl Shape {
         }
     }
 
-    /// EFA: 32-byte addresses, everything registered, no descriptor.
+    /// Returns EFA: 32-byte addresses, everything registered, no descriptor.
     pub fn efa() -> Self {
         Self {
             provider: "efa".into(),
@@ -301,8 +303,8 @@ impl Shape {
         .with_mode(0, 0)
     }
 
-    /// Everything unusual at once: prefixes, contexts, local registrations, keys that the user
-    /// chooses, 56-byte addresses, small limits.
+    /// Returns everything unusual at once: prefixes, contexts, local registrations, keys that the
+    /// user chooses, 56-byte addresses, small limits.
     pub fn odd() -> Self {
         Self {
             provider: "opx".into(),
@@ -327,7 +329,7 @@ impl Shape {
         }
     }
 
-    /// The datagrams of `udp`: everything is injected, nothing registered.
+    /// Returns the datagrams of `udp`: everything is injected, nothing registered.
     pub fn udp() -> Self {
         Self {
             provider: "udp".into(),
@@ -347,8 +349,8 @@ impl Shape {
         }
     }
 
-    /// The datagrams of `usnic`: addresses of sockets, a prefix, everything registered, queues not
-    /// guarded.
+    /// Returns the datagrams of `usnic`: addresses of sockets, a prefix, everything registered,
+    /// queues without resource management.
     pub fn usnic() -> Self {
         Self {
             provider: "usnic".into(),
@@ -362,7 +364,7 @@ impl Shape {
             iov_limit: 1,
             tx_depth: 32,
             rx_depth: 32,
-            // The prefix is included.
+            // Includes the prefix.
             max_msg: 8972 + 64,
             progress: FI_PROGRESS_MANUAL,
             wait: Wait::WhenBound,
@@ -371,7 +373,8 @@ impl Shape {
         }
     }
 
-    /// The datagrams of `verbs`: the routing header before what is received, addresses of its own.
+    /// Returns the datagrams of `verbs`: the routing header before received data, addresses of its
+    /// own.
     pub fn verbs_ud() -> Self {
         Self {
             provider: "verbs".into(),
@@ -391,8 +394,8 @@ impl Shape {
         }
     }
 
-    /// The offers of `verbs` on the same devices at IP addresses: endpoints with connections, which are not
-    /// opened.
+    /// Returns the offers of `verbs` on the same devices at IP addresses: endpoints with
+    /// connections, which are not opened.
     pub fn verbs_msg() -> Self {
         Self {
             provider: "verbs".into(),
@@ -409,7 +412,7 @@ impl Shape {
         self
     }
 
-    /// Bytes before what is sent.
+    /// Returns the length of the prefix of a send.
     pub(crate) fn send_prefix(&self) -> usize {
         if self.prefix_of_receives {
             0
@@ -418,7 +421,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of a context the provider writes to, 0 when it wants none.
+    /// Returns the bytes of a context that the provider writes to; 0 if it needs none.
     pub(crate) fn context_bytes(&self) -> usize {
         if self.mode & FI_CONTEXT2 != 0 {
             size_of::<fi_context2>()

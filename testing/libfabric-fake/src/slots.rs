@@ -6,7 +6,7 @@
 //!   getinfo::<2>  fabric::<2> --> TENANTS[2] --> fabric B, machine 0
 //! ```
 //!
-//! Owns: the assignment of copies. C's functions take no context, so only the functions themselves
+//! Owns: the assignment of copies. C's functions have no context, so only the functions themselves
 //! can distinguish many fabrics in one process, as in parallel tests.
 //! Out of scope: the implementation of the functions.
 
@@ -20,14 +20,14 @@ use libfabric_sys::abi::*;
 use crate::objects::Shared;
 use crate::{fabric, info};
 
-/// The owner of a copy.
+/// Owner of a copy.
 #[derive(Clone)]
 pub(crate) struct Tenant {
     pub(crate) home: Weak<Shared>,
     pub(crate) machine: usize,
 }
 
-/// Machines at a time in one process. A copy is a few instructions, so more are possible.
+/// Machines at a time in one process. A copy is a few instructions, so more would be possible.
 const SLOTS: usize = 256;
 
 static TENANTS: Mutex<[Option<Tenant>; SLOTS]> = Mutex::new([const { None }; SLOTS]);
@@ -41,7 +41,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// # Panics
     ///
-    /// All copies are taken: the test has too many machines at once.
+    /// If all copies are in use: the test has too many machines at a time.
     pub(crate) fn take(tenant: Tenant) -> Self {
         let mut tenants = TENANTS.lock().unwrap_or_else(PoisonError::into_inner);
         let number = tenants.iter().position(Option::is_none);
@@ -106,13 +106,13 @@ unsafe extern "C" fn version() -> u32 {
 
 unsafe extern "C" fn strerror(errnum: c_int) -> *const c_char {
     match errnum {
-        // SAFETY: takes any number; its text is constant for those of the system.
+        // SAFETY: takes any number; the texts of system errors are constant.
         0..256 => unsafe { libc::strerror(errnum) },
         _ => c"an error of libfabric's own".as_ptr(),
     }
 }
 
-/// The copies of both functions with these numbers.
+/// Makes the copies of both functions with these numbers.
 macro_rules! copies {
     ($($n:literal)*) => {
         static GETINFO: [libfabric_sys::GetInfo; SLOTS] = [$(getinfo::<$n>),*];
@@ -158,7 +158,7 @@ mod tests {
         entries.dedup();
         assert_eq!(entries.len(), 20);
         drop(slots);
-        // Copies can be taken again: none was lost.
+        // Copies can be taken again: none is lost.
         for _ in 0..50 {
             let _slots: Vec<Slot> = (0..20).map(|_| Slot::take(empty())).collect();
         }

@@ -54,7 +54,7 @@ pub(crate) struct State {
     pub(crate) vectors: BTreeMap<Id, Vector>,
     pub(crate) endpoints: BTreeMap<Id, Endpoint>,
     pub(crate) regions: BTreeMap<Id, Region>,
-    /// Closed ones that providers keep, see `Shape::mr_cache`.
+    /// Closed registrations that providers keep, see `Shape::mr_cache`.
     pub(crate) cached: Vec<Region>,
 
     pub(crate) serial: u64,
@@ -66,15 +66,15 @@ pub(crate) struct State {
     /// Addresses of killed and closed endpoints, with the peers' view of them.
     pub(crate) graves: BTreeMap<Vec<u8>, Death>,
     pub(crate) cuts: Cuts,
-    /// Counts endpoints, for addresses.
+    /// Number of endpoints so far, for addresses.
     pub(crate) addresses: u32,
 }
 
 /// A process or machine, and whether it is alive.
 pub(crate) struct MachineRecord {
-    /// Names of the providers it has; `None` for all.
+    /// Names of its providers; `None` for all.
     pub(crate) providers: Option<Vec<String>>,
-    /// Devices that it does not have at the moment.
+    /// Devices that are removed at the moment.
     pub(crate) removed: BTreeSet<usize>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Domain {
     pub(crate) shape: Arc<Shape>,
     pub(crate) mr_mode: c_int,
     pub(crate) dead: bool,
-    /// Keys that were valid once: their use is late, not wrong.
+    /// Keys that were valid once: their use is late, not a violation.
     pub(crate) closed_keys: Vec<u64>,
 }
 
@@ -113,24 +113,24 @@ pub(crate) struct Multi {
     pub(crate) used: usize,
     pub(crate) least: usize,
     pub(crate) landing: usize,
-    /// No more messages: returned once nothing is landing.
+    /// No more messages fit: returned once nothing is landing.
     pub(crate) full: bool,
 }
 
-/// A posted operation, until its completion was read or its endpoint closed.
+/// A posted operation, until its completion was read or its endpoint was closed.
 pub(crate) struct Operation {
     pub(crate) ep: Id,
     pub(crate) what: What,
     pub(crate) context: usize,
-    /// Bytes of the context in use, with what was written there.
+    /// Bytes of the context in use, which the fake has filled with a pattern.
     pub(crate) scribbled: usize,
     pub(crate) spans: Vec<Span>,
     pub(crate) descs: Vec<usize>,
-    /// Checksum of a send's bytes, prefix not counted.
+    /// Checksum of a send's bytes, without the prefix.
     pub(crate) sum: u64,
     /// A pattern in a posted receive that only the provider may overwrite.
     pub(crate) canary: Option<Span>,
-    /// Its completion is queued.
+    /// Whether the completion is queued.
     pub(crate) done: bool,
 }
 
@@ -164,16 +164,16 @@ impl Operation {
 pub(crate) struct Message {
     pub(crate) from: Id,
     pub(crate) source: Vec<u8>,
-    /// Prefix not counted.
+    /// Length without the prefix.
     pub(crate) len: usize,
     pub(crate) body: MessageBody,
-    /// The send that completes with its delivery.
+    /// Send that completes with the delivery.
     pub(crate) sender: Option<u64>,
 }
 
 pub(crate) enum MessageBody {
     Copied(Vec<u8>),
-    /// In the memory of the operation `sender`.
+    /// Still in the memory of the operation `sender`.
     Lent,
 }
 
@@ -193,7 +193,7 @@ impl State {
         }
     }
 
-    /// An endpoint that is open.
+    /// Returns an open endpoint.
     pub(crate) fn ep(&mut self, id: Id) -> &mut Endpoint {
         self.endpoints.get_mut(&id).expect("an open endpoint")
     }
@@ -211,7 +211,7 @@ impl State {
         objects::code(error)
     }
 
-    /// The injected error of a call.
+    /// Returns the injected error of a call.
     pub(crate) fn refused(&self, call: Call) -> Option<isize> {
         self.faults
             .refuse
@@ -219,7 +219,7 @@ impl State {
             .map(|error| objects::code(*error))
     }
 
-    /// Makes the object that users hold; its record is made by the caller.
+    /// Makes the object that users hold; the caller makes its record.
     pub(crate) fn opened(
         &mut self,
         class: usize,
@@ -249,7 +249,7 @@ impl State {
         self.regions.remove(&id);
         self.cached.retain(|region| region.domain != id);
         if self.open.is_empty() {
-            // The caller holds a handle of its own, so this drops no lock that is held.
+            // The caller holds a handle of its own, so this does not drop a lock that is held.
             self.keep = None;
         }
     }
@@ -258,14 +258,14 @@ impl State {
         self.open.contains_key(&id)
     }
 
-    /// True if its domain is dead.
+    /// Returns true if the object's domain is dead.
     pub(crate) fn is_dead(&self, id: Id) -> bool {
         let domain = self.open.get(&id).and_then(|opened| opened.domain);
         let domain = self.domains.get(&domain.unwrap_or(id));
         domain.is_some_and(|domain| domain.dead)
     }
 
-    /// Open objects that prevent this one from closing.
+    /// Returns open objects that prevent this one from closing.
     pub(crate) fn users(&self, id: Id, class: usize) -> Vec<String> {
         self.open_objects(|other, opened| match (class, opened.class) {
             (FI_CLASS_FABRIC, FI_CLASS_DOMAIN) => self.domains[&other].fabric == id,
@@ -274,8 +274,8 @@ impl State {
                 let ep = &self.endpoints[&other];
                 [ep.transmit, ep.receive, ep.vector].contains(&Some(id))
             }
-            // If operations also use registrations, only the endpoint's end can end those, so it
-            // must be possible first. No known provider requires both.
+            // If operations also use registrations, only the endpoint's end can end those, so
+            // closing it first must be possible. No known provider requires both.
             (FI_CLASS_EP, FI_CLASS_MR) => {
                 let local = self.domain(id).mr_mode & FI_MR_LOCAL != 0;
                 !local && self.regions[&other].ep == Some(id)
@@ -284,23 +284,23 @@ impl State {
         })
     }
 
-    /// Names of the open objects.
+    /// Returns the names of open objects.
     pub(crate) fn open_objects(&self, wanted: impl Fn(Id, &Opened) -> bool) -> Vec<String> {
         let open = self.open.iter().filter(|(id, opened)| wanted(**id, opened));
         open.map(|(id, opened)| format!("{} {id}", class_name(opened.class)))
             .collect()
     }
 
-    /// The domain of an open object, or the object itself.
+    /// Returns the domain of an open object, or the object itself.
     pub(crate) fn domain(&self, id: Id) -> &Domain {
         let domain = self.open.get(&id).and_then(|opened| opened.domain);
         &self.domains[&domain.unwrap_or(id)]
     }
 
-    /// The holders of a stretch of memory.
+    /// Returns the holders of a span of memory.
     pub(crate) fn holders(&self, of: Span) -> Vec<String> {
         let operations = self.operations.iter().filter_map(|(serial, operation)| {
-            // A registration's memory can be reached only while it is open.
+            // A registration's memory can be accessed only while it is open.
             let reached = |desc: usize| desc == 0 || self.valid().any(|region| region.desc == desc);
             let mut parts = operation.spans.iter().zip(&operation.descs);
             let lent =

@@ -1,7 +1,7 @@
 //! The operation tables.
 //!
 //! ```text
-//!   EP, MSG, ...: [ size | ours | null | ... ]  operations not called are absent, by `size`
+//!   EP, MSG, ...: [ size | the fake's | null | ... ]  operations that are never called are omitted, by `size`
 //! ```
 //!
 //! Owns: the constants that all objects point to.
@@ -31,7 +31,7 @@ static MR_FID: fi_ops = fi_ops {
     ..FID
 };
 
-/// Operations of every object.
+/// Returns the operations of every object.
 pub(crate) fn common(class: usize) -> *mut fi_ops {
     let table: &'static fi_ops = match class {
         FI_CLASS_EP => &EP_FID,
@@ -42,14 +42,14 @@ pub(crate) fn common(class: usize) -> *mut fi_ops {
     std::ptr::from_ref(table).cast_mut()
 }
 
-/// A fabric.
+/// Operations of a fabric.
 pub(crate) static FABRIC: fi_ops_fabric = fi_ops_fabric {
     domain: Some(fabric::open_domain),
     trywait: Some(fabric::trywait),
     ..fi_ops_fabric::EMPTY
 };
 
-/// A domain.
+/// Operations of a domain.
 pub(crate) static DOMAIN: fi_ops_domain = fi_ops_domain {
     av_open: Some(vector::open),
     cq_open: Some(queue::open),
@@ -57,26 +57,26 @@ pub(crate) static DOMAIN: fi_ops_domain = fi_ops_domain {
     ..fi_ops_domain::EMPTY
 };
 
-/// A domain's registrations.
+/// Registration operations of a domain.
 pub(crate) static MR: fi_ops_mr = fi_ops_mr {
     reg: Some(memory::reg),
     ..fi_ops_mr::EMPTY
 };
 
-/// An endpoint.
+/// Operations of an endpoint.
 pub(crate) static EP: fi_ops_ep = fi_ops_ep {
     getopt: Some(endpoint::getopt),
     setopt: Some(endpoint::setopt),
     ..fi_ops_ep::EMPTY
 };
 
-/// Names.
+/// Name operations.
 pub(crate) static CM: fi_ops_cm = fi_ops_cm {
     getname: Some(endpoint::getname),
     ..fi_ops_cm::EMPTY
 };
 
-/// Messages.
+/// Message operations.
 pub(crate) static MSG: fi_ops_msg = fi_ops_msg {
     recv: Some(messages::mrecv),
     recvmsg: Some(messages::mrecvmsg),
@@ -86,13 +86,13 @@ pub(crate) static MSG: fi_ops_msg = fi_ops_msg {
     ..fi_ops_msg::EMPTY
 };
 
-/// Remote memory.
+/// Operations on remote memory.
 pub(crate) static RMA: fi_ops_rma = fi_ops_rma {
     read: Some(messages::read),
     ..fi_ops_rma::EMPTY
 };
 
-/// A completion queue.
+/// Operations of a completion queue.
 pub(crate) static CQ: fi_ops_cq = fi_ops_cq {
     read: Some(completions::read),
     readerr: Some(completions::readerr),
@@ -100,7 +100,7 @@ pub(crate) static CQ: fi_ops_cq = fi_ops_cq {
     ..fi_ops_cq::EMPTY
 };
 
-/// An address vector.
+/// Operations of an address vector.
 pub(crate) static AV: fi_ops_av = fi_ops_av {
     insert: Some(vector::insert),
     remove: Some(vector::remove),

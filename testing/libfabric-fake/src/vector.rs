@@ -1,7 +1,7 @@
 //! Address vectors.
 //!
 //! ```text
-//!   insert(address) -> fi_addr_t    the lowest free place, so removed ones are soon reused
+//!   insert(address) -> fi_addr_t    the lowest free place, so removed places are soon reused
 //!   lookup(fi_addr_t) -> address
 //! ```
 //!
@@ -19,7 +19,7 @@ use crate::state::State;
 
 #[derive(Default)]
 pub(crate) struct Vector {
-    /// An address and its number of inserts.
+    /// Addresses, each with its number of inserts.
     places: Vec<Option<(Vec<u8>, usize)>>,
 }
 
@@ -48,7 +48,7 @@ impl Vector {
         place as u64
     }
 
-    /// False if there is nothing to remove.
+    /// Removes an address; returns false if there is none.
     pub(crate) fn remove(&mut self, handle: u64) -> bool {
         let place = usize::try_from(handle).ok();
         let place = place.and_then(|place| self.places.get_mut(place));
@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn open(
     unsafe { enter(domain.cast(), FI_CLASS_DOMAIN, "fi_av_open", open) as c_int }
 }
 
-/// The error of an address, if any.
+/// Returns the error of an address, if it has one.
 fn wrong(shape: &Shape, address: &[u8]) -> Option<String> {
     if shape.address_format != FI_SOCKADDR_IN {
         let empty = address.iter().all(|byte| *byte == 0);
@@ -162,7 +162,7 @@ pub(crate) unsafe extern "C" fn remove(
             state.violation(format!("fi_av_remove with flags {flags:#x}"));
         }
         for index in 0..count {
-            // SAFETY: `count` of them, by the call's contract.
+            // SAFETY: `count` handles, by the call's contract.
             let handle = unsafe { fi_addr.wrapping_add(index).read() };
             let removed = state
                 .vectors
@@ -181,19 +181,20 @@ pub(crate) unsafe extern "C" fn remove(
     unsafe { enter(av.cast(), FI_CLASS_AV, "fi_av_remove", remove) as c_int }
 }
 
-/// Copies as much of an address as fits, and sets its whole length. True if it fitted.
+/// Copies as much of an address as fits, and stores its whole length. Returns true if all of it
+/// fitted.
 ///
 /// # Safety
 ///
 /// `len` is null or holds the number of bytes at `to`.
 pub(crate) unsafe fn give_address(address: &[u8], to: *mut c_void, len: *mut usize) -> bool {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller guarantees it.
     let Some(len) = (unsafe { len.as_mut() }) else {
         return false;
     };
     let room = if to.is_null() { 0 } else { *len };
     let now = room.min(address.len());
-    // SAFETY: `now` bytes are there by the caller's word; the address is the fake's own.
+    // SAFETY: the caller guarantees `now` bytes; the address is the fake's own.
     unsafe { std::ptr::copy_nonoverlapping(address.as_ptr(), to.cast(), now) };
     *len = address.len();
     room >= address.len()

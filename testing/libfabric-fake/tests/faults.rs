@@ -1,4 +1,4 @@
-//! Habits of real providers, where a port has to live with them, and faults as they were asked for.
+//! Habits of real providers that a port has to handle, and injected faults.
 
 use crate::side::*;
 use libfabric_fake::{Death, Fake, Faults, Release, Shape, Wait};
@@ -16,7 +16,7 @@ fn a_connection_needs_polls_of_both_sides() {
     (0..2).for_each(|_| assert!(p.b.event().is_none()));
     assert_eq!(p.a.inject(&[1], p.to_b), AGAIN);
     assert!(p.b.event().is_none());
-    // And back over the same connection.
+    // In reverse over the same connection.
     assert_eq!((p.a.inject(&[1], p.to_b), p.b.inject(&[1], p.to_a)), (0, 0));
     p.end();
 }
@@ -34,7 +34,7 @@ fn unmatched_messages_of_a_peer_stall_it_at_the_depth() {
     (0..20).for_each(|_| assert!(p.b.event().is_none()));
     assert_eq!(p.fake.stats().unexpected, 4);
     assert!(p.fake.stats().stalls > 0);
-    // Each one taken makes room for one.
+    // Each message that is taken makes room for another.
     let mut intos = [(); 6].map(|()| lot(&[9; 10]));
     for into in &mut intos {
         assert_eq!(p.b.receive(into), 0);
@@ -122,7 +122,7 @@ fn completions_pass_others_but_not_their_own() {
     (0..2).for_each(|_| p.fake.step());
     let contexts = |side: &Side| Vec::from_iter(side.events().iter().map(|event| event.context));
     let posted = |which: usize| Vec::from_iter(lots.iter().map(|lots| lots[which].id()));
-    // tcp delivers one peer's messages in order whatever else happens.
+    // tcp delivers one peer's messages in order, whatever else happens.
     assert_eq!(contexts(&p.b), posted(1));
     let done = contexts(&p.a);
     assert!(done.len() == 40 && done != posted(0));
@@ -151,12 +151,12 @@ fn long_messages_are_reordered_where_no_order_was_promised() {
     assert_eq!(orders(true), sent);
     let got = orders(false);
     assert!(got.len() == 20 && got != sent);
-    // Short ones keep their order among themselves.
+    // Short messages keep their order among themselves.
     assert!(got.into_iter().filter(|len| *len <= 64).is_sorted());
 }
 
-/// Errors at A of a large send and a read, which are pending when B dies, and the answers to an inject and a small
-/// send then.
+/// Returns the errors at A of a large send and a read, which are pending when B dies, and the
+/// results of an inject and a small send after that.
 fn after_death(death: Death) -> (Vec<i32>, isize, isize) {
     let mut p = pair(plain());
     let mut there = vec![7u8; 100];
@@ -170,7 +170,7 @@ fn after_death(death: Death) -> (Vec<i32>, isize, isize) {
     p.fake.faults(|faults| faults.hold = 0.0);
     let codes = (p.a.inject(&[1], p.to_b), p.a.send(&mut later, p.to_b));
     let told = errors(&p.a.events());
-    // The dead side's own calls move nothing, and it can still be cleaned up.
+    // The dead side's own calls do nothing, and it can still be closed.
     assert!(p.b.events().is_empty());
     p.end();
     (told, codes.0, codes.1)
@@ -182,7 +182,7 @@ fn the_dead_may_hang_take_everything_or_be_told_of_by_errors() {
     assert_eq!(after_death(Death::Vanish), (vec![], 0, 0));
     let told = vec![FI_EIO; 4];
     assert_eq!(after_death(Death::Fail(FI_EIO)), (told, 0, 0));
-    // Or they seem to take small messages.
+    // In another provider small messages seem to be accepted.
     let mut p = pair(Shape {
         eager: 64,
         peer_gone: Death::Swallow,
@@ -241,7 +241,7 @@ fn the_end_of_a_multi_receive_buffer_is_told_as_its_shape_says() {
         let flags: Vec<u64> = p.b.events().iter().map(|event| event.flags).collect();
         let receive = FI_RECV | FI_MSG;
         match multi_recv_release {
-            // 60 bytes are left after the first: one more fits.
+            // 60 bytes are left after the first message: one more fits.
             Release::WithLast => assert_eq!(flags, [receive, receive | FI_MULTI_RECV]),
             _ => assert_eq!(flags, [receive, receive, FI_MULTI_RECV]),
         }
@@ -260,7 +260,7 @@ fn readable(fd: RawFd) -> bool {
     unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
 }
 
-/// Whether there is something to see: the descriptor says so too.
+/// Returns whether there is an event; checks that the descriptor agrees.
 fn wakes(side: &Side, fd: RawFd) -> bool {
     let before = readable(fd);
     let code = trywait(side.fabric, &mut [side.cq.cast()]);
@@ -282,7 +282,7 @@ fn descriptor_reports_everything_not_seen_before_sleep() {
     assert!(wakes(&p.b, fd));
     (0..3).for_each(|_| assert!(p.a.event().is_none() && p.b.event().is_none()));
     assert!(!wakes(&p.b, fd));
-    // A message without a receive is taken in, and does not wake.
+    // A message without a receive is accepted, and does not wake.
     assert_eq!(p.a.inject(&[1], p.to_b), 0);
     assert!(wakes(&p.b, fd) && p.b.event().is_none() && !wakes(&p.b, fd));
     // A receive for it does.
@@ -303,14 +303,14 @@ fn a_queue_that_cannot_be_waited_for_or_is_broken_says_so() {
             assert_eq!(getwait(cq, &mut -1), -FI_ENOSYS);
             assert_eq!(close(cq), 0);
         }
-        // For good.
+        // For ever.
         fake.overrun();
         let looks = [(); 3].map(|()| look(side.cq));
         assert_eq!(looks, [-(FI_EOVERRUN as isize); 3]);
         side.close();
         fake.assert_clean();
     }
-    // A small one breaks by itself where it may.
+    // A small queue breaks by itself where the provider allows it.
     let p = pair(Shape {
         cq_size: 2,
         cq_overruns: true,

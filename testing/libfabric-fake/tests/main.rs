@@ -1,4 +1,4 @@
-//! The made-up provider by itself.
+//! Tests of the fake provider by itself.
 
 mod faults;
 mod objects;

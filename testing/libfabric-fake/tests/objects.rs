@@ -1,7 +1,7 @@
 //! Rules of objects and registrations.
 //!
 //! ```text
-//!   fabric > domain > queue, vector > endpoint, registration    and back
+//!   fabric > domain > queue, vector > endpoint, registration    opened in this order, closed in reverse
 //! ```
 
 use crate::side::*;
@@ -60,7 +60,7 @@ fn peers_must_be_in_the_address_vector() {
     assert_eq!(av_remove(p.b.av, &mut gone), 0);
     assert!(av_remove(p.b.av, &mut gone) < 0);
     p.noticed("fi_av_remove");
-    // Removed there, the sender is unknown; its messages come all the same.
+    // Removed from the vector, the sender is unknown; its messages still arrive.
     let (mut out, mut into) = (lot(&[1]), lot(&[0; 8]));
     p.exchange(&mut out, &mut into);
     assert_eq!(errors(&p.b.events()), [0]);
@@ -110,10 +110,10 @@ fn registrations_must_cover_what_is_used() {
     into.desc = desc_of(p.a.register(&mut into.bytes, FI_SEND));
     assert!(p.a.receive(&mut into) < 0);
     p.noticed("not for");
-    // Another domain's.
+    // A registration of another domain.
     assert!(p.b.receive(&mut into) < 0);
     p.noticed("memory without registration");
-    // No registration for what is copied at once.
+    // No registration is needed for data that is copied at once.
     assert_eq!(p.a.inject(&[1; 64], p.to_b), 0);
     p.end();
 }
@@ -143,11 +143,11 @@ fn invalid_or_excess_registrations_are_rejected() {
     let refused = side.try_register(&mut [0; 8], FI_MULTI_RECV);
     assert_eq!(refused.err(), Some(-FI_EINVAL));
     noticed(&fake, "access");
-    // No memory is there.
+    // No memory is mapped there.
     let (code, _) = register(side.domain, 0x10_0000 as *const u8, 4096, FI_SEND, 1);
     assert_eq!(code, -FI_EFAULT);
     noticed(&fake, "where no memory is");
-    // By number, and by bytes.
+    // Limited by number, and by bytes.
     let mut bytes = vec![0u8; 3000];
     let mut parts = bytes.chunks_mut(1000);
     for limits in [(Some(1), None), (None, Some(2000))] {

@@ -1,4 +1,4 @@
-//! Rules of posting, of messages and of datagrams: what is broken is noticed, each one, and nothing else is.
+//! Rules of posting, of messages and of datagrams: each violation is recorded, and nothing else is.
 //!
 //! ```text
 //!   one misuse --> the violation that names it      (no misuse, none: ports/rdm/tests/rdm/shapes.rs)
@@ -13,8 +13,8 @@ const AGAIN: isize = -(FI_EAGAIN as isize);
 
 #[test]
 fn bytes_that_change_while_they_are_lent_are_noticed() {
-    // Sent bytes before their delivery, received ones before they came and before that is known, sent ones
-    // before their end is known.
+    // Memory changed at four moments: a send's before its delivery; a receive's before the message
+    // came, then before its completion was read; a send's before its completion was read.
     for (moment, what) in [
         "changed before it was delivered",
         "posted receive's memory was written to",
@@ -49,7 +49,7 @@ fn bytes_that_change_while_they_are_lent_are_noticed() {
         }
         p.noticed(what);
         assert_eq!(p.a.events().len(), usize::from(moment < 3));
-        // The bytes arrive as they were then: the change shows.
+        // The bytes arrive as they were at delivery: the change shows.
         assert_eq!(into.bytes[50], [2, 1, 1, 1][moment]);
         p.fake.take_violations();
         p.end();
@@ -80,7 +80,7 @@ fn contexts_are_required_and_belong_to_the_provider_in_use() {
     assert_eq!(p.a.send(&mut out, p.to_b), 0);
     assert!(p.a.send_at(bytes, (10, null_mut()), p.to_b, context) < 0);
     p.noticed("in use");
-    // Read out, it is free again.
+    // Free again once its completion was read.
     assert_eq!(p.b.receive(&mut into), 0);
     assert_eq!((p.b.events().len(), p.a.events().len()), (1, 1));
     p.exchange(&mut out, &mut into);
@@ -104,7 +104,7 @@ fn prefixes_need_room_and_are_written_to() {
     p.noticed("prefix");
     assert!(p.a.inject(&[0; 39], p.to_b) < 0);
     p.noticed("prefix");
-    // Limits do not count the prefix.
+    // Limits do not include the prefix.
     assert_eq!(p.a.inject(&[1; 40 + 128], p.to_b), 0);
     let (mut out, mut into) = (p.a.filled(&[1, 2, 3]), p.b.lot(43));
     assert_eq!(p.a.send(&mut out, p.to_b), 0);
@@ -192,7 +192,7 @@ fn datagram_without_a_posted_receive_is_lost() {
     let got = p.b.events();
     assert_eq!((got.len(), got[0].context, got[0].len), (1, room.id(), 5));
     assert_eq!(&room.bytes[..5], b"first");
-    // The sender knows nothing of it.
+    // The sender is not told.
     let told: Vec<usize> = p.a.events().iter().map(|event| event.context).collect();
     assert_eq!(told, [first.id(), second.id()]);
     assert_eq!(p.fake.stats().lost, 1);

@@ -36,7 +36,7 @@ fn endpoint_is_visible_until_finalize_and_counts() {
     assert_eq!(total * CREDIT as u64, 64 << 20);
     assert_eq!((counter("flow_free"), counter("method_peers")), (total, 0));
 
-    // A blocked call leaves its mark before it sleeps.
+    // A blocked call updates the counters before it sleeps.
     let sleeps = counter("wait_progress_thread_sleeps");
     let begun = Instant::now();
     while counter("wait_progress_thread_sleeps") == sleeps {

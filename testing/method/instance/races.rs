@@ -1,16 +1,16 @@
-//! Several threads at the method of one process, in each other's way wherever two can meet.
+//! Several threads calling the method of one process, colliding wherever two can.
 //!
 //! ```text
 //!   posters ----.                          .--> by context ---.
 //!   cancellers --+--> the method, itself --+--> by id          +--> exactly once, and then
-//!   strangers --'     (calls itself)       '--> some, one only '    the memory is given back
+//!   strangers --'     (calls itself)       '--> some, one only '    the memory is freed
 //!                          ^
 //!          initialize, finalize, the helper thread
 //! ```
 //!
-//! A thread that hears of an operation's end frees its memory at once, so that a sanitizer sees a
-//! later access. For `make tsan` locks are `parking_lot`'s and threads are joined one by one: the
-//! order that the standard library makes is not seen.
+//! A thread frees an operation's memory as soon as it gets the completion, so that a sanitizer
+//! detects a later access. For `make tsan` locks are `parking_lot`'s and threads are joined one by
+//! one: the sanitizer does not see the ordering of the standard library's.
 
 use bmi_method::abi::constants::*;
 use bmi_method::abi::types::bmi_method_addr;
@@ -27,28 +27,28 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(60);
 const LONG_US: u64 = LONG.as_micros() as u64;
 
-/// The context whose operations are tested for by their ids.
+/// Context whose operations are tested by their ids.
 const BY_ID: i64 = 5;
 
-/// Contexts whose operations are handed out to any thread that asks.
+/// Contexts whose operations are reported to any thread that asks.
 const BY_CONTEXT: [i64; 2] = [6, 7];
 
 #[derive(Clone, Copy)]
 struct Addr(NonNull<bmi_method_addr>);
 
-// SAFETY: a name for something that any thread may use.
+// SAFETY: identifies an object that any thread may use.
 unsafe impl Send for Addr {}
 // SAFETY: as above.
 unsafe impl Sync for Addr {}
 
-/// The address objects of a method that has called itself.
+/// Address objects of a method that has called itself.
 #[derive(Clone, Copy)]
 struct Ends {
-    /// The object that the method listens on.
+    /// Object of the listen address.
     listen: Addr,
-    /// The object that was looked up, for sends.
+    /// Object that was looked up, for sends.
     own: Addr,
-    /// The caller's object, for receives.
+    /// Object of the caller, for receives.
     caller: Addr,
 }
 
@@ -75,7 +75,7 @@ fn call_self(listen: Addr, own: Addr) -> Ends {
     let mut caller = None;
     while caller.is_none() {
         let each = |message: Unexpected| {
-            // SAFETY: malloc'ed, and ours now.
+            // SAFETY: from malloc, and owned by this test now.
             unsafe { libc::free(message.buffer) };
             caller = Some(Addr(message.addr));
         };
@@ -93,7 +93,7 @@ fn call_self(listen: Addr, own: Addr) -> Ends {
 }
 
 impl Ends {
-    /// The object for operations of a kind.
+    /// Returns the object for operations of a kind.
     fn of(&self, kind: PostKind) -> Addr {
         if kind == PostKind::Recv {
             self.caller
@@ -115,25 +115,26 @@ fn stop(ends: Ends) {
     ends.drop_all();
 }
 
-/// Memory that an operation has until a thread hears of its end.
+/// Memory that belongs to an operation until a thread gets its completion.
 struct LentMemory {
     bytes: Vec<u8>,
-    /// A send's; what a receive has got is looked at.
+    /// Whether it belongs to a send; a receive's contents are checked.
     sent: bool,
 }
 
-/// Numbers of operations, and memory of those under way.
+/// Numbers of operations, and memory of pending ones.
 #[derive(Default)]
 struct Tally {
     posted: AtomicUsize,
     over: AtomicUsize,
-    /// For a test that ends the method before its operations are over. Not for others: a lock that
-    /// all take orders what should be seen without order.
+    /// Used by a test that ends the method before its operations complete. Other tests must not
+    /// take this lock, since it would order what has to be seen without order.
     lent: Option<Mutex<HashSet<usize>>>,
 }
 
 impl Tally {
-    /// Posts an operation with memory of its own. `None`: it is over already, or refused.
+    /// Posts an operation with memory of its own. Returns `None` if it is complete already, or
+    /// rejected.
     fn post(&self, addr: Addr, kind: PostKind, tag: i32, len: usize, context: i64) -> Option<i64> {
         let sent = kind != PostKind::Recv;
         let mut lent_memory = Box::new(LentMemory {
@@ -145,7 +146,7 @@ impl Tally {
         let post = Post {
             kind,
             addr: addr.0,
-            // SAFETY: the lent_memory stays until the operation is over.
+            // SAFETY: the memory is kept until the operation completes.
             memory: unsafe { UserMemory::new(start.cast(), len) }.unwrap(),
             tag,
             class: 0,
@@ -175,9 +176,9 @@ impl Tally {
         self.end(done.user_ptr.cast(), done.error, done.size, tag);
     }
 
-    /// An operation is over; its memory is ours again.
+    /// Handles a completion, and frees the operation's memory.
     fn end(&self, lent_memory: *mut LentMemory, error: i32, size: i64, tag: i32) {
-        // -BMI_ENORECVR: its remote was called off when they had met, or thrown away in the end.
+        // -BMI_ENORECVR: the matching receive was cancelled, or thrown away at the end.
         assert!(
             [0, -BMI_ECANCEL, -BMI_ENORECVR].contains(&error),
             "error {error}"
@@ -188,7 +189,7 @@ impl Tally {
                 "handed out twice"
             );
         }
-        // SAFETY: made by `post`, and handed out once, which is what this is about.
+        // SAFETY: made by `post`, and completed once, which this test checks.
         let mut lent_memory = unsafe { Box::from_raw(lent_memory) };
         if error == 0 && !lent_memory.sent && tag >= 0 {
             let size = usize::try_from(size).unwrap();
@@ -198,19 +199,19 @@ impl Tally {
                     .all(|byte| *byte == tag as u8)
             );
         }
-        // The program's again: written to, and gone.
+        // The memory belongs to the program again: written to, and freed.
         lent_memory.bytes.fill(0xee);
         self.over.fetch_add(1, Ordering::Relaxed);
     }
 
     fn all_over(&self) -> bool {
-        // In this order: nothing is over that was not posted.
+        // In this order: no completion is counted before its post.
         let over = self.over.load(Ordering::Relaxed);
         over >= self.posted.load(Ordering::Relaxed)
     }
 }
 
-/// Numbers that look random, the same in every run of a thread.
+/// Pseudo-random numbers, the same in every run of a thread.
 struct Dice(u64);
 
 impl Dice {
@@ -222,14 +223,14 @@ impl Dice {
     }
 }
 
-/// Time-outs of tests in microseconds: none, one that passes while others work, one that is never waited for.
+/// Time-outs of test calls in microseconds: none, one that passes while others work, one that is
+/// never reached.
 const TIMEOUTS: [u64; 3] = [0, 50, 20_000];
 
-/// Messages: within a packet, in one piece with a copy, and larger than that.
+/// Lengths of messages: within a packet, in one piece with a copy, and larger.
 const LENGTHS: [usize; 4] = [0, 60, 3_000, 70_000];
 
-/// Ids as they were given out, for the cancelling threads; they may be over, or another operation's
-/// by then.
+/// Ids of posted operations, for the cancelling threads; an id may be stale by then, or reused.
 struct Given {
     ids: Vec<AtomicI64>,
     count: AtomicUsize,
@@ -248,7 +249,7 @@ impl Given {
         self.ids[place].store(id, Ordering::Relaxed);
     }
 
-    /// Picks an id of the last few.
+    /// Picks one of the last few ids.
     fn late(&self, dice: &mut Dice) -> i64 {
         let count = self.count.load(Ordering::Relaxed);
         match count.checked_sub(1 + dice.below(12) as usize) {
@@ -313,7 +314,7 @@ fn concurrent_posts_cancels_and_tests_end_exactly_once() {
                 posting.fetch_sub(1, Ordering::Release);
             }));
         }
-        // One that waits for its own by their ids, and calls some of them off.
+        // A thread that waits for its own operations by id, and cancels some of them.
         threads.push(scope.spawn(move || {
             let mut dice = Dice(77);
             for n in 0..EACH {
@@ -347,7 +348,8 @@ fn concurrent_posts_cancels_and_tests_end_exactly_once() {
                 }
             }
         }));
-        // Two that call off what was posted last, and in the end whatever lost its remote by that.
+        // Two threads that cancel the latest operations, and in the end those whose match was
+        // cancelled.
         for canceller in 0..2 {
             threads.push(scope.spawn(move || {
                 let mut dice = Dice(5 + canceller);
@@ -383,10 +385,10 @@ fn concurrent_posts_cancels_and_tests_end_exactly_once() {
                 let each = |message: Unexpected| {
                     let bytes = message.buffer.cast::<u8>();
                     for at in 0..message.size as usize {
-                        // SAFETY: ours, and that long.
+                        // SAFETY: owned by this test, with that length.
                         assert_eq!(unsafe { bytes.add(at).read() }, message.tag as u8);
                     }
-                    // SAFETY: malloc'ed, and ours now.
+                    // SAFETY: from malloc, and owned by this test now.
                     unsafe { libc::free(message.buffer) };
                     unexpected.fetch_add(1, Ordering::Relaxed);
                 };
@@ -406,20 +408,20 @@ fn concurrent_posts_cancels_and_tests_end_exactly_once() {
     stop(ends);
 }
 
-/// The calls of every thread until the method has ended. Returns the code it got then.
+/// Makes the calls of one role until the method has ended. Returns the error code of the last call.
 fn busy_until_the_end(ends: Ends, tally: &Tally, role: usize) -> i32 {
     let mut dice = Dice(31 + role as u64);
     let each = |done: Done| tally.note(&done, -1);
     loop {
         let result = match role {
-            // Blocked, for good, in each kind of test.
+            // Blocked without limit, in each kind of test call.
             0 => instance::test_context(8, 1, LONG_US, each).map(|_| ()),
             1 => instance::test_unexpected(1, 0, LONG_US, |_| ()).map(|_| ()),
             // Polling.
             2 => instance::test_context(6, 3, 0, each).map(|_| ()),
-            // Dozing.
+            // Sleeping briefly.
             3 => instance::test_context(7, 3, TIMEOUTS[1], each).map(|_| ()),
-            // Posting. Receives stay under way, so that there is something to end.
+            // Posting. Receives stay pending, so that the end has operations to end.
             _ => {
                 let tag = dice.below(1 << 20) as i32;
                 let kind = match dice.below(2) {
@@ -435,7 +437,7 @@ fn busy_until_the_end(ends: Ends, tally: &Tally, role: usize) -> i32 {
         };
         match result {
             Ok(()) => {}
-            // Another thread has been told of it, or another context's.
+            // Another thread got its completion, or it belongs to another context.
             Err(error) if error.code() == -BMI_EINVAL => {}
             Err(error) => return error.code(),
         }
@@ -465,7 +467,7 @@ fn finalize_wakes_all_threads_and_touches_no_memory() {
             while running.load(Ordering::Relaxed) < ROLES {
                 thread::yield_now();
             }
-            // Some are asleep by then and some are not.
+            // Some threads are asleep by then, others are not.
             thread::sleep(Duration::from_micros(life * 150));
             let began = Instant::now();
             instance::finalize().unwrap();
@@ -475,7 +477,7 @@ fn finalize_wakes_all_threads_and_touches_no_memory() {
             assert!(began.elapsed() < LONG / 2, "a waiter was not woken");
         });
         for lent_memory in std::mem::take(&mut *tally.lent.as_ref().unwrap().lock()) {
-            // SAFETY: made by `Tally::post`; the method has ended, and let go of it.
+            // SAFETY: made by `Tally::post`; the method has ended and released it.
             let mut lent_memory = unsafe { Box::from_raw(lent_memory as *mut LentMemory) };
             lent_memory.bytes.fill(0xee);
         }
@@ -523,8 +525,8 @@ fn of_threads_that_start_or_end_the_method_at_once_one_does() {
     }
 }
 
-/// The instance is used again: a thread that waits in one life is not to wait, or to be told of
-/// operations, in the next.
+/// The instance is used again: a thread that waits in one life must not keep waiting, or get
+/// completions, in the next.
 #[test]
 fn who_waits_in_one_life_does_not_go_on_in_the_next() {
     const LIVES: u64 = 20;
@@ -534,7 +536,7 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
     for life in 0..LIVES {
         let ends = start();
         let mut byte = [0];
-        // SAFETY: stays until the method has ended.
+        // SAFETY: kept until the method has ended.
         let memory = unsafe { UserMemory::new(byte.as_mut_ptr().cast(), 1) }.unwrap();
         let receive = Post {
             kind: PostKind::Recv,
@@ -570,7 +572,7 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
             while begun.load(Ordering::Relaxed) < threads.len() {
                 thread::yield_now();
             }
-            // Some are asleep by then and some look.
+            // Some threads are asleep by then, others poll.
             thread::sleep(Duration::from_micros(100 + life * 150));
             instance::finalize().unwrap();
             instance::initialize(None, 3, 0, None).unwrap();
@@ -578,7 +580,7 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
             while ended.load(Ordering::Relaxed) < threads.len() && Instant::now() < until {
                 thread::yield_now();
             }
-            // A thread may have come so late that it waits in the second life.
+            // A thread may have been so late that it waits in the second life.
             late += threads.len() - ended.load(Ordering::Relaxed);
             stop(ends);
             for thread in threads {

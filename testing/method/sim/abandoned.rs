@@ -1,15 +1,15 @@
-//! Receives that are given up, and what comes for them afterwards.
+//! Abandoned receives, and messages that arrive for them afterwards.
 
 use crate::rig::Rig;
 use bmi_method::abi::constants::*;
 use mx_sim::Profile;
 use std::time::Duration;
 
-/// A server whose answers come after its client has given them up, as after a host's own time-out;
-/// and a receive of the server's that has nothing to do with them.
+/// Makes a server whose answers arrive after its client has abandoned them, as after a host's own
+/// time-out; and an unrelated receive of the server.
 fn late_answers(count: i32, len: usize) -> (Rig, usize, usize, u64) {
     let mut rig = Rig::new(31);
-    // It can be lent no more than it has.
+    // Limits the credits that the server can be lent.
     rig.lend(80);
     let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
     rig.introduce(client, server);
@@ -26,8 +26,8 @@ fn late_answers(count: i32, len: usize) -> (Rig, usize, usize, u64) {
 
 #[test]
 fn late_answers_do_not_block_their_sender() {
-    // More than may lie unreceived: in number, in bytes, and offered only; copied by their sender or
-    // not.
+    // More than may stay unreceived: in number, in bytes, and announced only; copied by their
+    // sender or not.
     for (count, len) in [(1200, 8), (60, 20_000), (600, 100_000), (600, 4_000)] {
         let (mut rig, client, server, other) = late_answers(count, len);
         assert_eq!(rig.peek(server).error(other), None, "{count} times {len}");
@@ -55,7 +55,8 @@ fn late_message_is_received_by_an_equal_tag() {
 
 #[test]
 fn send_of_a_cancelled_receive_always_says_so() {
-    // Called off while it was being filled; before its message came, which is thrown away in the end.
+    // Cancelled while it was being filled; and before its message came, which is thrown away in the
+    // end.
     let (mut rig, client, server) = Rig::of_two(32);
     rig.introduce(client, server);
     let answer = rig.host(client).recv(server, 1, 3 << 20);
@@ -70,7 +71,7 @@ fn send_of_a_cancelled_receive_always_says_so() {
     let ended = rig.peek(server).ended.values();
     let codes: Vec<_> = ended.map(|ended| (ended.error, ended.size)).collect();
     let refused = codes.iter().filter(|end| **end == (-BMI_ENORECVR, 0));
-    // The first are the greetings.
+    // The first ones are the greetings.
     assert_eq!(codes[..2], [(0, 5); 2]);
     assert!(refused.clone().count() > 50, "{codes:?}");
     assert_eq!(refused.count(), codes.len() - 2, "{codes:?}");
@@ -116,7 +117,7 @@ fn a_tag_whose_receive_is_posted_again_is_given_up_no_more() {
     let again = rig.host(client).recv(server, 0, 8);
     rig.host(server).send(client, 0, &[9; 8]);
     assert_eq!(rig.wait(client, again), 0);
-    // Most of what the server may leave, and the first has that tag.
+    // Most messages that the server may leave unreceived; the first one has that tag.
     for tag in 0..100 {
         rig.host(server).send(client, tag, &[tag as u8; 8]);
         rig.run_for(Duration::from_micros(50));

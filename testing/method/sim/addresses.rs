@@ -10,10 +10,10 @@ use mx_sim::Profile;
 use mx_sim::world::NodeId;
 use std::time::Duration;
 
-/// The first node: whatever comes to it stays without an answer.
+/// First node: it never answers.
 const HOLE: NodeId = 0;
 
-/// Interfaces from this one on are that node's.
+/// Interfaces from this one on belong to that node.
 const SILENT: NicId = NicId(0x6000);
 
 /// Much longer than a round trip.
@@ -23,7 +23,8 @@ fn silent(number: u64) -> NicId {
     NicId(SILENT.0 + number)
 }
 
-/// All targets on silent interfaces are the first node, all on [`OTHER_NIC`] are where they say.
+/// Maps targets on silent interfaces to the first node, and targets on [`OTHER_NIC`] to their
+/// endpoint.
 fn rename(mut target: Target) -> Target {
     match target.nic {
         OTHER_NIC => target.nic = NIC,
@@ -34,7 +35,7 @@ fn rename(mut target: Target) -> Target {
     target
 }
 
-/// Renames an endpoint while [`OTHER_NIC`] is silent, too.
+/// Maps targets like [`rename`], but [`OTHER_NIC`] is silent, too.
 fn rename_without_other(target: Target) -> Target {
     match target.nic {
         OTHER_NIC => rename(Target {
@@ -52,7 +53,8 @@ struct Scene {
     addr: Addr,
 }
 
-/// A client, a server, and the client's object for the server, whose name stands for these.
+/// Makes a client, a server, and the client's object for the server, whose name stands for these
+/// interfaces.
 fn scene(nics: &[NicId]) -> Scene {
     scene_of(Rig::new(1), nics)
 }
@@ -73,7 +75,7 @@ fn scene_of(mut rig: Rig, nics: &[NicId]) -> Scene {
 }
 
 impl Scene {
-    /// Sends a request; returns its code, and the time that it took.
+    /// Sends a request; returns its code and duration.
     fn request(&mut self) -> (i32, Duration) {
         let begin = self.rig.now();
         let sent = self.post();
@@ -91,12 +93,13 @@ impl Scene {
         peers.at_addr(self.addr.as_ptr()).expect("a peer")
     }
 
-    /// Sessions of the client, those that are not met yet included.
+    /// Returns the number of the client's sessions, including half-open ones.
     fn sessions(&mut self) -> usize {
         self.rig.peek(self.client).method.endpoint().remotes()
     }
 
-    /// The name stands for these; returns how many questions there were.
+    /// Answers every question about the name with these interfaces; returns the number of
+    /// questions.
     fn answer(&mut self, nics: &[NicId]) -> usize {
         let method = &mut self.rig.host(self.client).method;
         let questions = method.take_questions();
@@ -106,7 +109,7 @@ impl Scene {
         questions.len()
     }
 
-    /// The server's host has been told of as many clients, and has got as many requests.
+    /// Checks that the server's host knows that many clients, and got that many requests.
     fn check_served(&mut self, clients: usize, requests: usize) {
         let server = self.server;
         self.rig
@@ -130,10 +133,10 @@ fn a_silent_address_costs_a_quarter_of_a_second() {
     );
     assert_eq!(scene.sessions(), 1, "the other attempt is called off");
     scene.check_served(1, 1);
-    // It is what was looked up, wherever it was reached.
+    // The object keeps the looked-up address, wherever the server was reached.
     assert_eq!((scene.peer().key, scene.peer().target), (key, before));
     assert_eq!(scene.peer().reached, Some(NIC));
-    // Its machine wakes up: no host there hears of the attempt.
+    // Its machine wakes up: no host there is told of the attempt.
     scene.rig.cluster.stall(HOLE, Duration::ZERO);
     scene.rig.run_for(Duration::from_secs(5));
     let hole = scene.rig.peek(HOLE);
@@ -164,7 +167,7 @@ fn slow_path_succeeds_with_the_first_attempt() {
         1,
         "also of those that were accepted at once"
     );
-    // Both attempts at the server arrived: its host knows one client.
+    // Both attempts arrived at the server: its host knows one client.
     scene.check_served(1, 1);
     let server = scene.server;
     assert_eq!(scene.rig.peek(server).method.peers().len(), 1);
@@ -180,7 +183,7 @@ fn when_all_fail_the_most_telling_cause_is_given() {
         "{took:?}: silence is noticed"
     );
     assert_eq!(scene.sessions(), 0);
-    // All are tried again.
+    // All addresses are tried again.
     scene.answer(&[silent(1), NOWHERE, NIC]);
     assert_eq!(scene.request().0, 0);
     scene.check_served(1, 1);
@@ -210,7 +213,7 @@ fn the_address_that_worked_last_is_tried_first() {
     assert_eq!(scene.request().0, 0);
     assert_eq!(scene.peer().reached, Some(OTHER_NIC));
     scene.rig.run_for(SOON);
-    // That path is lost while in use, and noticed after the peer's time-out.
+    // That path is lost while in use, and noticed after the peer time-out.
     let (client, server) = (scene.client, scene.server);
     scene.rig.fabric.cut(client, server);
     let lost = scene.rig.host(client).recv(server, 9, 1);
@@ -225,14 +228,14 @@ fn the_address_that_worked_last_is_tried_first() {
     );
     assert_eq!(scene.peer().reached, Some(NIC));
     scene.rig.run_for(SOON);
-    // From now on the other one is the first.
+    // From now on the other address is tried first.
     scene.rig.fabric.reset_links(client, server);
     scene.rig.run_for(Duration::from_secs(1));
     assert_eq!(scene.peer().state, State::Init);
     let (code, took) = scene.request();
     assert_eq!(code, 0);
     assert!(took < SOON, "{took:?}");
-    // Each session is a client of the server's host, and each had its request.
+    // Each session is a client of the server's host, with one request each.
     scene.check_served(3, 3);
 }
 
@@ -247,7 +250,7 @@ fn cut_connection_is_retried_once_beside_the_others() {
         assert_eq!(scene.sessions(), 1, "one attempt, cut {cuts} times");
         scene.rig.fabric.reset_links(client, server);
     }
-    // The second cut is the end of that attempt: the next begins at once.
+    // The second cut ends that attempt: the next one begins at once.
     scene.rig.run_for(SOON);
     let attempts = &scene.peer().attempts;
     assert!(attempts.has_tried(SILENT) && attempts.is_under_way());
@@ -341,7 +344,7 @@ fn objects_of_one_peer_have_their_addresses_together() {
     scene.rig.host(client).drop_addr(other);
     scene.rig.fabric.reset_links(client, server);
     scene.rig.run_for(Duration::from_secs(1));
-    // Only the first is left, at which nothing answers.
+    // Only the first address is left, which does not answer.
     let addr = scene.addr;
     let host = scene.rig.host(client);
     host.use_addr(server, addr);

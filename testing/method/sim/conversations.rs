@@ -1,5 +1,5 @@
-//! Operations of an exchange whose connection has been lost: none waits for a peer that has forgotten
-//! it, and a new exchange works at once.
+//! Operations of an exchange whose connection was lost: none waits for a peer that has forgotten
+//! the exchange, and a new exchange works at once.
 
 use crate::rig::Rig;
 use bmi_method::abi::constants::*;
@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_millis(800);
-/// Bound of a time-out, with the lateness of the endpoint's timers.
+/// Limit for a time-out, including the endpoint's timer granularity.
 const LIMIT: Duration = Duration::from_millis(850);
 const ANSWER: i32 = 1;
 const ACK: i32 = 3;
@@ -25,14 +25,14 @@ struct Pair {
 }
 
 impl Pair {
-    /// Two hosts that have exchanged a request and its answer.
+    /// Makes two hosts that have exchanged a request and its answer.
     fn new(seed: u64) -> Self {
         let mut pair = Self::unopened(seed);
         assert_eq!(pair.exchange(), (0, 0));
         pair
     }
 
-    /// Two hosts that have not exchanged anything.
+    /// Makes two hosts that have not exchanged anything.
     fn unopened(seed: u64) -> Self {
         let mut rig = Rig::new(seed);
         rig.endpoint.peer_timeout = Some(TIMEOUT);
@@ -44,7 +44,8 @@ impl Pair {
         }
     }
 
-    /// A whole exchange, the receive before its request; how request and answer ended.
+    /// Makes a whole exchange, with the receive posted before its request; returns the codes of
+    /// request and answer.
     fn exchange(&mut self) -> (i32, i32) {
         let answer = self.rig.host(self.client).recv(self.server, ANSWER, 100);
         let request = self.request();
@@ -59,7 +60,7 @@ impl Pair {
         host.send_unexpected(self.server, ANSWER, b"request")
     }
 
-    /// Waits until the server has the next request; who sent it.
+    /// Waits until the server has the next request; returns its sender.
     fn hand_out(&mut self) -> NonNull<bmi_method_addr> {
         let server = self.server;
         self.rig
@@ -74,8 +75,8 @@ impl Pair {
             .unwrap()
     }
 
-    /// The server answers a client that is stopped, has something else to wait for from it, and gives
-    /// it up. What the client posted before that has ended without an error.
+    /// The server answers a client that is stopped, waits for something else from it, and gives it
+    /// up. Earlier operations of the client have ended without an error.
     fn client_is_given_up_behind_an_answer(&mut self) {
         let (client, server) = (self.client, self.server);
         let answer = self.rig.host(client).recv(server, ANSWER, 100);
@@ -92,7 +93,7 @@ impl Pair {
         self.rig.run_for(TIMEOUT / 8);
     }
 
-    /// Runs until a client's operation has ended, and says how, and after how long.
+    /// Runs until a client's operation has ended; returns its code, and its duration.
     fn end(&mut self, label: u64) -> (i32, Duration) {
         let began = self.rig.now();
         let code = self.rig.wait(self.client, label);
@@ -121,7 +122,7 @@ fn posts_of_a_client_to_a_cut_exchange_end_at_once() {
         assert_eq!(code, -BMI_ENETRESET, "seed {seed}");
         let limit = if receive_first { Duration::ZERO } else { LIMIT };
         assert!(took <= limit, "{took:?}");
-        // The host begins anew, and that works at once.
+        // The host begins a new exchange, which works at once.
         assert_eq!(pair.exchange(), (0, 0), "seed {seed}");
     }
 }
@@ -147,7 +148,7 @@ fn receive_posted_before_its_request_waits_for_the_answer() {
     let request = pair.request();
     assert_eq!(pair.rig.wait(client, request), 0);
     let came = pair.hand_out();
-    // Only its server is asked meanwhile whether it is there.
+    // Only the server is checked for liveness meanwhile.
     pair.rig.run_for(TIMEOUT * 4);
     assert_eq!(pair.rig.peek(client).error(answer), None);
     pair.answer(came, ANSWER);
@@ -185,7 +186,7 @@ fn servers_receive_of_a_cut_exchange_ends_at_once() {
     let request = pair.request();
     let came = pair.hand_out();
     assert_eq!(pair.rig.wait(client, request), 0);
-    // The client gives the server up, which is stopped.
+    // The client gives up the server, which is stopped.
     pair.rig.cluster.stall(server, TIMEOUT * 3);
     let lost = pair.rig.host(client).recv(server, ACK, 100);
     assert_eq!(pair.rig.wait(client, lost), -BMI_ETIMEDOUT);

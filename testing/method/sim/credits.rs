@@ -1,5 +1,5 @@
-//! Credits for unexpected messages, with whole methods on the simulated network: nothing is lost or
-//! reordered, a server's memory is what was set, and no peer suffers for another.
+//! Credits for unexpected messages, with whole methods on the simulated network: no message is lost
+//! or reordered, a server's memory keeps its limit, and no peer suffers from another.
 
 use crate::rig::Rig;
 use bmi_method::match_layout::{MessageType, VERSION, bits};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A server that fetches nothing until it is told to, and clients.
+/// Makes a server that receives nothing until it is told to, and clients.
 fn server_and(rig: &mut Rig, clients: usize) -> (NodeId, Vec<NodeId>) {
     let server = rig.add(Profile::default());
     let clients: Vec<_> = (0..clients).map(|_| rig.add(Profile::default())).collect();
@@ -22,7 +22,7 @@ fn server_and(rig: &mut Rig, clients: usize) -> (NodeId, Vec<NodeId>) {
     (server, clients)
 }
 
-/// All credits are where they belong, and none is held by a message.
+/// Checks that all credits are back, and none is held by a message.
 fn assert_settled(rig: &mut Rig, node: NodeId) {
     let stats = flow(rig, node);
     assert_eq!((stats.drawn, stats.tombstones), (0, 0), "{stats:?}");
@@ -34,7 +34,7 @@ fn flow(rig: &mut Rig, node: NodeId) -> FlowStats {
     rig.peek(node).method.endpoint().flow_stats()
 }
 
-/// Bytes of unexpected messages that a node has.
+/// Returns the bytes of unexpected messages at a node.
 fn bytes(rig: &mut Rig, node: NodeId) -> usize {
     rig.peek(node).method.endpoint().inbox_stats().bytes
 }
@@ -56,7 +56,7 @@ fn whatever_clients_send_a_server_holds_no_more_than_was_set() {
         }
         for _ in 0..50 {
             rig.run_for(Duration::from_millis(2));
-            // And a credit in each peer's slot.
+            // And a message in each peer's slot.
             let held = bytes(&mut rig, server);
             assert!(
                 held <= memory + 40 * 192,
@@ -83,8 +83,8 @@ fn whatever_clients_send_a_server_holds_no_more_than_was_set() {
 fn single_requests_do_not_wait_for_twenty_flooders() {
     const PEERS: usize = 21;
     const AHEAD: i32 = 60;
-    // One turn of every peer passes until it is handed out, where its sender can pay for it; where
-    // that one is out of credits as well, one until some are free and one until it is pulled.
+    // A request is reported after one turn of every peer if its sender has credits. Without credits
+    // it takes one turn more until some are free, and another until it is pulled.
     for (seed, memory, flood, request, turns) in [
         (40, 64 << 20, 8, 8, 1),
         (41, 64 << 20, 4_000, 300, 1),
@@ -179,7 +179,7 @@ fn greedy_client_does_not_double_the_wait_of_others() {
     assert!(with <= alone * 2, "{with:?} instead of {alone:?}");
 }
 
-/// A peer of its own kind, that has connected and been told its id.
+/// Makes a stranger that has connected and been told its id.
 fn caller(rig: &mut Rig, server: NodeId) -> (NodeId, u32) {
     let stranger = rig.add_stranger();
     rig.stranger(stranger).connect(server);
@@ -200,7 +200,7 @@ fn call(rig: &mut Rig, stranger: NodeId, id: u32) {
     say(rig, stranger, bits, &body);
 }
 
-/// Sends something, unless it has been disconnected.
+/// Sends a message, unless the stranger has been disconnected.
 fn say(rig: &mut Rig, stranger: NodeId, bits: u64, bytes: &[u8]) {
     let stranger = rig.stranger(stranger);
     let to = stranger.connected.expect("connected before");
@@ -271,7 +271,8 @@ fn a_peer_that_is_refused_again_and_again_is_disconnected() {
     }
 }
 
-/// A few credits are left, which a small message would do with, but a large one with its tag does not.
+/// A few credits are left: enough for a small message, but not for the large one before it with its
+/// tag.
 #[test]
 fn a_small_message_overtakes_none_that_waits_for_credits() {
     let mut rig = Rig::new(35);

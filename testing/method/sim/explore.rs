@@ -1,20 +1,20 @@
-//! Every order of a few steps between methods whose hosts do what file servers and their clients do:
+//! Every order of a few steps between methods whose hosts act like file servers and their clients:
 //! requests, cancels, delays, processes that are stopped and go on, new lives, time.
 //!
 //! ```text
 //!   client                                    server
-//!   Ask:   request (unexpected) ------------> fetched by itself
+//!   Ask:   request (unexpected) ------------> received by itself
 //!          receive of the answer <----------- Serve: answer, receive of the data
-//!   Go on: receive of the end
+//!   Continue: receive of the end
 //!          data (40 kB) --------------------> received
 //!          the end <------------------------- Serve: end
 //! ```
 //!
-//! Whatever happens, each operation ends by itself, unless its host or the other's has called the
-//! exchange off; without a fault all of it goes well; and the next request gets through in any case.
+//! Whatever happens, each operation ends by itself, unless either host has cancelled the exchange;
+//! without a fault all operations succeed; and the next request always gets through.
 //!
-//! `make explore DEPTH=n` goes deeper than `make check`. How to read and replay an order that fails:
-//! testing/sim/README.md.
+//! `make explore DEPTH=n` goes deeper than `make check`. testing/sim/README.md tells how to read
+//! and replay an order that fails.
 
 use crate::rig::{self, Host, Rig};
 use bmi_method::abi::constants::*;
@@ -27,40 +27,40 @@ use std::collections::BTreeSet;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// An event.
+/// A step of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
     Net(Move),
-    /// The first sends a request to the second.
+    /// The first node sends a request to the second.
     Ask(NodeId, NodeId),
     /// The client has got its answer and sends the data.
     Continue(NodeId),
-    /// The server does the next thing for a client that has asked it.
+    /// The server takes the next step for a client that has asked it.
     Serve(NodeId),
-    /// The client calls the exchange off that it has begun,
+    /// The client cancels the exchange that it has begun,
     GiveUp(NodeId),
-    /// or the oldest that another has begun with it.
+    /// or the oldest one that another has begun with it.
     Refuse(NodeId),
     /// The node dies, and another life of it begins.
     Restart(NodeId),
 }
 
-/// The events that may happen, and their numbers.
+/// Allowed steps, and their numbers.
 #[derive(Clone, Debug)]
 struct Alphabet {
     nodes: usize,
     /// Clients and servers: the first may ask the second,
     asks: Vec<(NodeId, NodeId)>,
-    /// so often each, if the one before is over.
+    /// this often each, if the exchange before is over.
     each: usize,
-    /// Exchanges that are called off at each node.
+    /// Maximum number of exchanges cancelled at each node.
     cancels: usize,
     /// Nodes that may die, once.
     restarts: Vec<NodeId>,
     moves: Moves,
-    /// All who may ask have had an exchange before the first step.
+    /// Whether all clients have had an exchange before the first step.
     acquainted: bool,
-    /// Clients know two addresses of their servers.
+    /// Whether clients know two addresses of their servers.
     two_addresses: bool,
 }
 
@@ -86,14 +86,15 @@ impl Alphabet {
 }
 
 const PEER_TIMEOUT: Duration = Duration::from_millis(800);
-/// After so many peer time-outs in which nothing has ended, nothing will: what waits for a peer that is
-/// silent, for one that does not answer a call, and for both one after the other is over in three.
+/// Number of peer time-outs without an end after which nothing will end: operations that wait for a
+/// silent peer, for a peer that does not answer a call, or for both one after the other, end within
+/// three.
 const FRUITLESS: u32 = 5;
-/// Bytes of a message that is announced and fetched.
+/// Bytes of a message that is announced and pulled.
 const DATA: usize = 40_000;
 const SMALL: usize = 16;
 
-/// Names one exchange among all: who began it, in which of its lives, and the number there.
+/// Name of an exchange among all: the node that began it, its life, and the number there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Name {
     client: NodeId,
@@ -106,7 +107,7 @@ impl Name {
         (self.client * 10_000 + self.life * 100 + self.number) as i32
     }
 
-    /// The bytes of one of its messages.
+    /// Returns the bytes of one message of the exchange.
     fn bytes(self, what: Part, len: usize) -> Vec<u8> {
         let head = [
             self.client as u8,
@@ -151,15 +152,15 @@ struct Op {
     receives: bool,
 }
 
-/// An exchange as one node knows it.
+/// An exchange as seen by one node.
 #[derive(Clone, Debug)]
 struct Exchange {
     name: Name,
     with: NonNull<bmi_method_addr>,
     ops: Vec<Op>,
-    /// An operation has failed: the host does no more for it.
+    /// Whether an operation has failed: the host continues it no further.
     failed: bool,
-    /// The host has called it off.
+    /// Whether the host has cancelled it.
     given_up: bool,
 }
 
@@ -194,7 +195,7 @@ impl Exchange {
         !self.failed && !self.given_up
     }
 
-    /// Has this part of it been received?
+    /// Returns whether this part of it has been received.
     fn has(&self, host: &Host, part: Part) -> bool {
         let op = self.ops.iter().find(|op| op.part == part && op.receives);
         op.is_some_and(|op| host.error(op.label) == Some(0))
@@ -213,7 +214,7 @@ impl Exchange {
         self.ops.iter().for_each(|op| host.cancel(op.label));
     }
 
-    /// Looks at what has ended.
+    /// Handles completions.
     fn look(&mut self, host: &Host) {
         for op in &self.ops {
             let Some(ended) = host.ended.get(&op.label) else {
@@ -228,14 +229,14 @@ impl Exchange {
     }
 }
 
-/// The exchanges of a host.
+/// Exchanges of a host.
 #[derive(Clone, Default, Debug)]
 struct App {
-    /// Exchanges it has begun; the last one may be under way.
+    /// Exchanges that it has begun; the last one may be under way.
     asked: Vec<Exchange>,
     /// Exchanges that others have begun.
     served: Vec<Exchange>,
-    /// Unexpected messages looked at so far.
+    /// Number of unexpected messages handled so far.
     fetched: usize,
 }
 
@@ -246,9 +247,9 @@ struct Methods {
     apps: Vec<App>,
     lives: Vec<usize>,
     taken: Vec<Step>,
-    /// All exchanges ever begun, and with whom.
+    /// All exchanges so far, with their server.
     begun: Vec<(Name, NodeId)>,
-    /// Exchanges that either host has called off.
+    /// Exchanges that either host has cancelled.
     called_off: BTreeSet<Name>,
 }
 
@@ -292,7 +293,7 @@ impl Methods {
         }
     }
 
-    /// The app of a node with its host.
+    /// Returns the application of a node with its host.
     fn at(&mut self, id: NodeId) -> (&mut App, &mut Host) {
         (&mut self.apps[id], self.rig.peek(id))
     }
@@ -305,7 +306,7 @@ impl Methods {
         })
     }
 
-    /// The exchange that a node has something to do for.
+    /// Returns the exchange that a node can continue.
     fn to_serve(&self, id: NodeId) -> Option<usize> {
         self.apps[id].served.iter().position(|exchange| {
             let begun = exchange.posted(Part::Answer);
@@ -314,7 +315,7 @@ impl Methods {
         })
     }
 
-    /// The oldest that others have begun and that is not over.
+    /// Returns the oldest exchange that others have begun and that is not over.
     fn to_refuse(&self, id: NodeId) -> Option<usize> {
         self.apps[id].served.iter().position(|exchange| {
             exchange.is_well()
@@ -411,7 +412,7 @@ impl Methods {
         self.look();
     }
 
-    /// Takes in what has come and ended, and holds it against what may be.
+    /// Handles completions and messages, and checks them.
     fn look(&mut self) {
         for id in 0..self.alphabet.nodes {
             let (app, host) = self.at(id);
@@ -439,7 +440,7 @@ impl Methods {
         }
     }
 
-    /// Has anything happened that may make an operation fail?
+    /// Returns true if nothing has happened that may make an operation fail.
     fn is_peaceful(&self) -> bool {
         let Moves { times, span, .. } = self.alphabet.moves;
         let times_out = span * times as u32 >= PEER_TIMEOUT;
@@ -450,7 +451,7 @@ impl Methods {
         }) == 0
     }
 
-    /// All do what they can, until everything has ended or nothing has for a while.
+    /// Lets all nodes work until everything has ended, or nothing has for a while.
     fn work(&mut self) {
         let (mut before, mut fruitless) = (usize::MAX, 0);
         while fruitless < FRUITLESS {
@@ -476,7 +477,7 @@ impl Methods {
         }
     }
 
-    /// Makes an exchange that must go well.
+    /// Makes an exchange that must succeed.
     fn exchange(&mut self, client: NodeId, server: NodeId) {
         self.go(&Step::Ask(client, server));
         self.work();
@@ -493,7 +494,7 @@ impl Methods {
         );
     }
 
-    /// Every call is a session with a peer at each end, and nothing else is.
+    /// Checks that every call has a session with a peer at each end, and that there are no others.
     fn check_sessions(&self) {
         for id in 0..self.alphabet.nodes {
             let ends = |(client, server): &(NodeId, NodeId)| [*client, *server].contains(&id);
@@ -504,9 +505,10 @@ impl Methods {
         }
     }
 
-    /// Has either host called it off? Or was something lost, and its client has begun another exchange
-    /// since, so that it cannot know any more which session an operation is meant for? A server always does: each
-    /// session of a client has an object of its own.
+    /// Returns true if either host has cancelled the exchange; or if a connection was lost and its
+    /// client has begun another exchange since, so that the client can no longer tell which session
+    /// an operation is meant for. A server always can: each session of a client has an object of
+    /// its own.
     fn is_excused(&self, id: NodeId, exchange: &Exchange) -> bool {
         let at = |name: Name| self.begun.iter().position(|(begun, _)| *begun == name);
         let Some(at) = at(exchange.name) else {
@@ -579,7 +581,7 @@ impl explore::World for Methods {
                 let error = ended.error;
                 let mut codes = vec![0, -BMI_ENETRESET, -BMI_ETIMEDOUT, -BMI_ECANCEL];
                 if !self.called_off.is_empty() {
-                    // A send whose receive was called off.
+                    // A send whose receive was cancelled.
                     codes.push(-BMI_ENORECVR);
                 }
                 let text = || format!("operation {label} of {id} ended with {error}");
@@ -612,7 +614,7 @@ impl explore::World for Methods {
                     self.says(id, exchange, "it failed without a reason")
                 );
             }
-            // The rest is called off.
+            // The rest is cancelled.
             let (app, host) = self.at(id);
             let all = app.asked.iter_mut().chain(&mut app.served);
             for exchange in all {
@@ -646,7 +648,7 @@ fn pair() -> Alphabet {
     Alphabet::new(2, &[(1, 0)])
 }
 
-/// Two that nothing happens to but that one or the other is stopped for longer than is waited for it.
+/// Two nodes without faults, except that either may be stopped for longer than the peer time-out.
 fn stopped() -> Alphabet {
     let mut alphabet = pair();
     alphabet.restarts.clear();
@@ -667,8 +669,8 @@ fn a_client_that_knows_its_server_in_every_order() {
     explore("a client that knows its server", &alphabet, 4).expect_none();
 }
 
-/// A client or server wrongly takes the other for lost during an exchange: everything that can follow, to
-/// the end.
+/// A client or server wrongly declares the other lost during an exchange: every order of what can
+/// follow, to the end.
 #[test]
 fn a_client_and_its_server_that_are_stopped_in_every_order() {
     explore("stopped", &stopped(), 8).expect_none();
@@ -698,8 +700,8 @@ fn two_that_call_each_other_at_once_in_every_order() {
     explore("two that call each other", &alphabet, 6).expect_none();
 }
 
-/// The answers to two attempts come before or after each other, or while the other side is stopped: one becomes the
-/// session, and nothing is left of the other at either end.
+/// The answers to two attempts arrive in either order, or while the other side is stopped: one
+/// becomes the session, and no end keeps anything of the other.
 #[test]
 fn a_client_that_calls_two_addresses_in_every_order() {
     let mut alphabet = stopped();
@@ -728,8 +730,8 @@ mod orders {
         }
     }
 
-    /// The server has taken the client for lost. The client has got its answer nevertheless, and goes on
-    /// with what only one of the two knows of.
+    /// The server has declared the client lost. The client has got its answer nevertheless, and
+    /// continues an exchange that only one of the two knows.
     #[test]
     fn data_for_a_server_that_gave_up_does_not_wait_for_ever() {
         goes_well(
@@ -745,7 +747,7 @@ mod orders {
         );
     }
 
-    /// The server answers a client that has given it up, or of which another life is there.
+    /// The server answers a client that has given it up, or that has a new life.
     #[test]
     fn answer_to_an_absent_client_does_not_block_the_server() {
         goes_well(&pair(), &[Ask(1, 0), Restart(1)]);

@@ -1,5 +1,5 @@
-//! Operations that fail together: whatever ends them, and wherever they wait, the host is told of the sends
-//! first. That of random programs is checked by `rig/order`.
+//! Operations that fail together: whatever ends them, and wherever they wait, the host is told of
+//! the sends first. `rig/order` checks that in random programs.
 
 use crate::rig::{NIC, Rig, context_of};
 use bmi_method::abi::constants::*;
@@ -27,8 +27,8 @@ fn pair(seed: u64, limit: Option<Duration>) -> (Rig, NodeId, NodeId) {
     (rig, a, b)
 }
 
-/// Three exchanges as a host posts them, ended by `end`: all of it ends with `code`, sends first, each kind as
-/// it was posted.
+/// Checks three exchanges as a host posts them, ended by `end`: all end with `code`, sends first,
+/// each kind in the order of posting.
 fn all_fail(rig: &mut Rig, a: NodeId, b: NodeId, code: i32, end: impl FnOnce(&mut Rig)) {
     let host = rig.host(a);
     host.fetching = false;
@@ -71,7 +71,7 @@ fn with_a_peer_that_is_silent() {
 #[test]
 fn with_a_peer_that_was_restarted() {
     let mut rig = Rig::new(3);
-    // The peer's next life has the peer asked, which does not answer.
+    // A new life of the peer makes the endpoint check the old one, which does not answer.
     rig.endpoint.peer_timeout = None;
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
     rig.introduce(a, b);
@@ -186,10 +186,10 @@ fn of_two_addresses_of_one_peer() {
     assert_eq!(rig.peek(a).told, [send, recvs[0], recvs[1]]);
 }
 
-/// The endpoint has lost the remote, and the method learns of it by the post.
+/// The endpoint has lost the remote, and the method learns that in the post.
 #[test]
 fn send_to_a_lost_peer_fails_on_completion_not_at_post() {
-    // It has told, or it has not.
+    // With and without having been told.
     for told in [true, false] {
         let (mut rig, a, b) = pair(9, None);
         rig.introduce(a, b);
@@ -219,7 +219,8 @@ fn send_to_a_lost_peer_fails_on_completion_not_at_post() {
     }
 }
 
-/// The peer refuses between the post of an exchange's receive and that of its send, which then fails at once.
+/// The peer rejects between the post of an exchange's receive and that of its send, which then
+/// fails at once.
 #[test]
 fn send_fails_with_its_exchanges_unreported_receive() {
     let (mut rig, a, b) = pair(10, None);
@@ -247,7 +248,7 @@ fn send_fails_with_its_exchanges_unreported_receive() {
     assert_eq!(rig.peek(a).told[before..], [request, data, recv, other]);
 }
 
-/// A cancelled receive says nothing of the peer.
+/// A cancelled receive does not concern the peer's state.
 #[test]
 fn a_send_does_not_fail_with_a_receive_that_was_cancelled() {
     let (mut rig, a, b) = pair(11, None);
@@ -262,7 +263,7 @@ fn a_send_does_not_fail_with_a_receive_that_was_cancelled() {
     assert_eq!(rig.wait(a, recv), -BMI_ECANCEL);
 }
 
-/// The receive has timed out, and its peer would take the message.
+/// The receive has timed out; its peer would still accept the message.
 #[test]
 fn a_small_send_fails_with_its_exchanges_receive_although_the_peer_is_ready() {
     let (mut rig, a, b) = pair(12, Some(TIMEOUT));
@@ -286,7 +287,7 @@ fn a_small_send_fails_with_its_exchanges_receive_although_the_peer_is_ready() {
     assert_eq!(rig.peek(a).told[before..], [send, recv]);
 }
 
-/// Nothing was under way for so long that its silence was not watched any more.
+/// Without operations for so long that the peer's silence is no longer watched.
 #[test]
 fn with_a_peer_that_is_silent_when_a_receive_is_posted_after_a_pause() {
     let (mut rig, a, b) = pair(13, None);

@@ -1,11 +1,11 @@
-//! A peer that asks again and again without taking the answers costs one answer.
+//! A peer that repeats its request without reading the answers costs one answer.
 
 use crate::rig::Rig;
 use bmi_method::match_layout::{MessageType, VERSION, bits};
 use bmi_method::peer::handshake::ConnReq;
 use std::time::Duration;
 
-/// A stranger that takes nothing of what it is sent, and has a connection to `node`.
+/// Adds a stranger that reads nothing, with a connection to `node`.
 fn deaf_stranger(rig: &mut Rig, node: usize) -> usize {
     rig.lend(1);
     let stranger = rig.add_stranger();
@@ -17,7 +17,7 @@ fn deaf_stranger(rig: &mut Rig, node: usize) -> usize {
     stranger
 }
 
-/// Sends what is no message of ours for long; gives how many operations that leaves at `node`.
+/// Sends invalid messages for a long time; returns the number of operations left at `node`.
 fn flood(rig: &mut Rig, node: usize, stranger: usize, request: u64, body: &[u8]) -> usize {
     let mut most = 0;
     for _ in 0..100 {
@@ -48,7 +48,7 @@ fn untaken_acknowledgements_do_not_pile_up() {
     let request = bits(MessageType::ConnReq, 5, VERSION).0;
     let most = flood(&mut rig, server, stranger, request, &body);
     assert!((1..=3).contains(&most), "{most} operations");
-    // A peer that calls again and again is told to go.
+    // A peer that calls repeatedly is disconnected.
     assert!(!rig.stranger(stranger).is_connected());
     rig.introduce(client, server);
 }

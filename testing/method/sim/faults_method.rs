@@ -1,5 +1,5 @@
-//! The faults of the C method (docs/hosts.md) that lie in peers, handshake and
-//! operations: each shown not to be there. The numbers are that list's.
+//! Faults of the C method (docs/hosts.md) in peers, handshake and operations: each test shows that
+//! this method does not have one. The numbers are those of the list.
 
 use crate::rig::{self, Rig};
 use bmi_method::abi::constants::*;
@@ -16,7 +16,7 @@ fn request(id: u32, version: u32) -> u64 {
     bits(MessageType::ConnReq, id, version).0
 }
 
-/// A stranger that has a transport connection to `node`.
+/// Adds a stranger with a transport connection to `node`.
 fn stranger_at(rig: &mut Rig, node: usize) -> usize {
     let stranger = rig.add_stranger();
     rig.stranger(stranger).connect(node);
@@ -26,7 +26,7 @@ fn stranger_at(rig: &mut Rig, node: usize) -> usize {
     stranger
 }
 
-/// The messages sent to a stranger, as bits and bytes.
+/// Returns the messages sent to a stranger, as bits and bytes.
 fn sent_to(rig: &mut Rig, stranger: usize) -> Vec<(Fields, Vec<u8>)> {
     let messages = &rig.peek_stranger(stranger).inbox().messages;
     messages
@@ -45,7 +45,7 @@ fn process_killers_stranger_input_harms_no_process() {
             let mut stranger = stranger_at(&mut rig, node);
             for _ in 0..200 {
                 if !rig.peek_stranger(stranger).is_connected() {
-                    // Disconnected, it comes again.
+                    // Disconnected, it connects again.
                     stranger = stranger_at(&mut rig, node);
                 }
                 let kind = rng.index(16) as u64;
@@ -69,7 +69,7 @@ fn process_killers_stranger_input_harms_no_process() {
 #[test]
 fn process_killers_client_accepts_calls_and_unexpected() {
     let (mut rig, client, server) = Rig::of_two(1);
-    // The server begins, with a name that the client has not looked up.
+    // The server begins, with an address that the client has not looked up.
     rig.host(server).send_unexpected(client, 5, b"to a client");
     rig.run("the message", |rig| rig.peek(client).got.len() == 1);
     assert_eq!(rig.peek(client).got[0].bytes, b"to a client");
@@ -87,7 +87,7 @@ fn process_killers_exhausted_peer_ids_are_reused() {
     rig.run("two messages", |rig| rig.peek(server).got.len() == 2);
     let refused = rig.host(clients[2]).send_unexpected(server, 1, b"x");
     assert_eq!(rig.wait(clients[2], refused), -BMI_ENOMEM);
-    // A look-up beyond the limit is refused, and says so.
+    // A look-up beyond the limit fails with a log line.
     let addr = rig.peek(server).got[0].addr();
     rig.kill(clients[0]);
     rig.run("its end", |rig| rig.peek(server).forgotten == [1]);
@@ -131,7 +131,7 @@ fn faults_2_and_21_unexpected_sizes_are_exact_and_limited() {
         .host(a)
         .post(PostKind::SendUnexpected, addr, 1, too_long);
     assert_eq!(refused, Err(-BMI_EMSGSIZE));
-    // From a sender with another limit: the sender learns it, the receiver is not bothered.
+    // From a sender with another limit: the sender gets an error, the receiver is not affected.
     rig.settings.unexpected_max = 1 << 20;
     let c = rig.add(Profile::default());
     let label = rig.host(c).send_unexpected(b, 1, &vec![3; 400_001]);
@@ -177,7 +177,7 @@ fn faults_4_and_6_cancel_ends_every_operation_once() {
         rig.run_for(Duration::from_micros(rng.below(2_000)));
         for label in labels {
             rig.host(a).cancel(label);
-            // Twice does no more.
+            // Cancelling twice does nothing more.
             rig.host(a).cancel(label);
         }
         rig.host(a).reap();
@@ -191,7 +191,7 @@ fn faults_4_and_6_cancel_ends_every_operation_once() {
 fn fault_8_unanswering_peer_fails_operations_in_time() {
     let mut rig = Rig::new(6);
     let client = rig.add(Profile::default());
-    // It takes the transport connect, and CONN_REQ, and says nothing.
+    // It accepts the transport connection and CONN_REQ, and is silent.
     let silent = rig.add_stranger();
     let began = rig.now();
     let send = rig.host(client).send(silent, 1, b"x");
@@ -200,7 +200,8 @@ fn fault_8_unanswering_peer_fails_operations_in_time() {
     assert_eq!(rig.wait(client, recv), -BMI_ETIMEDOUT);
     let took = rig.now().since(began);
     assert!(took >= Duration::from_secs(20) && took < Duration::from_secs(21));
-    // The name is there, and behind it what tells a new method from an old one.
+    // The message begins with the name, followed by the data by which methods of this project know
+    // each other.
     let (fields, body) = sent_to(&mut rig, silent)[0].clone();
     assert_eq!(fields.kind, Some(MessageType::ConnReq));
     assert_eq!((fields.id, fields.tag), (1, VERSION));
@@ -234,7 +235,7 @@ fn a_connection_that_is_cut_twice_has_not_met_an_unknown_host() {
 fn fault_9_early_posts_of_a_server_go_out_when_ready() {
     let (mut rig, client, server) = Rig::of_two(7);
     rig.cluster.stall(client, Duration::from_millis(10));
-    // In WAIT: its own connect is not answered yet.
+    // In WAIT: its own connect has not been answered yet.
     rig.host(server).send_unexpected(client, 2, b"to a client");
     let sends: Vec<_> = (0..5u8)
         .map(|n| rig.host(server).send(client, 1, &[n]))
@@ -314,7 +315,7 @@ fn fault_13_version_mismatch_fails_with_eproto_at_once() {
         refusal_bits(Refusal::Malformed).0,
         // As an old server of another version would answer.
         bits(MessageType::ConnAck, 7, 0x200).0,
-        // No id at all.
+        // Without an id.
         bits(MessageType::ConnAck, 0, VERSION).0,
     ];
     for answer in answers {
@@ -344,7 +345,7 @@ fn an_old_peer_without_extensions_can_connect_and_talk() {
     let (ack, body) = sent_to(&mut rig, old)[0].clone();
     assert_eq!((ack.kind, ack.tag), (Some(MessageType::ConnAck), VERSION));
     assert!(body.is_empty());
-    // It uses the id it was given, and bits in the middle that mean nothing to it.
+    // It uses the id that it was given; the bits in the middle mean nothing to it.
     let word = bits(MessageType::Unexpected, ack.id, 5).0 | 0x5a << 52;
     rig.stranger(old).send(word, b"hello");
     rig.run("its message", |rig| !rig.peek(server).got.is_empty());
@@ -367,14 +368,14 @@ fn a_forged_id_never_brings_another_peers_data() {
     // Peer b has number 1 at a.
     let forged = bits(MessageType::Expected, 1, 3).0;
     rig.stranger(stranger).send(forged, b"forged");
-    // The forger's link ends, and the receive goes on.
+    // The forger's link ends, and the receive stays.
     rig.run("the end of its link", |rig| {
         !rig.peek_stranger(stranger).is_connected()
     });
     rig.host(b).send(a, 3, b"real");
     assert_eq!(rig.wait(a, recv), 0);
     assert_eq!(rig.peek(a).bytes(recv), b"real");
-    // Without a receive posted it is dropped.
+    // Without a posted receive it is dropped.
     let stranger = stranger_at(&mut rig, a);
     rig.stranger(stranger).send(forged, b"forged");
     rig.run_for(Duration::from_millis(1));
@@ -397,7 +398,7 @@ fn fault_14_each_lookup_can_be_dropped_alone() {
         rig.introduce(a, b);
         rig.host(a).drop_addr(second);
         assert!(rig.peek(a).method.peers().is_empty());
-        // Until the other side knows, what it posts belongs to the old connection.
+        // Until the other side knows, its posts belong to the old connection.
         rig.run_for(Duration::from_millis(1));
     }
 }
@@ -426,7 +427,7 @@ fn fault_14_a_dropped_address_is_never_named_again() {
     rig.run("the message", |rig| rig.peek(server).got.len() == 1);
     let addr = rig.peek(server).got[0].addr();
     rig.kill(client);
-    // Its death is noticed, as the helper thread does, but the host has made no test call yet.
+    // The helper thread notices its death, but the host has made no test call yet.
     rig.peek(server).telling = false;
     rig.run("the end", |rig| rig.peek(server).state(addr) == State::Init);
     assert!(rig.peek(server).method.may_drop(addr.as_ptr()));

@@ -1,4 +1,4 @@
-//! Gauges of a method while it lends and waits, on the simulated network.
+//! Gauges of a method with lent and missing credits, on the simulated network.
 
 use crate::rig::Rig;
 use bmi_method::method::{MethodReport, PeerGauges};
@@ -24,7 +24,7 @@ fn report(rig: &mut Rig, node: NodeId) -> MethodReport {
     report
 }
 
-/// The gauges of `of` for its peer `node`.
+/// Returns the gauges of `of` for its peer `node`.
 fn peer(rig: &mut Rig, of: NodeId, node: NodeId) -> PeerGauges {
     let host = rig.peek(of);
     let addr = host.addr(node).as_ptr();
@@ -42,7 +42,7 @@ fn sender_short_of_credits_is_visible_on_both_sides() {
     }
     rig.run_for(Duration::from_millis(10));
     let here = report(&mut rig, server);
-    // Three with credits and one in the slot.
+    // Three with credits, and one in the slot.
     assert_eq!((here.flow.remotes, here.flow.lent), (1, 3));
     assert_eq!((here.inbox.messages, here.inbox.bytes), (4, 400));
     assert_eq!(here.usage.0, 3 * CREDIT as u64);

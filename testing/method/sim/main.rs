@@ -1,4 +1,4 @@
-//! The method on the simulated network. One program: what they share is compiled once.
+//! The method on the simulated network. A single program, so that shared code is compiled once.
 
 // Test programs have no public items.
 #![allow(unreachable_pub)]

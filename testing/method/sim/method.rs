@@ -1,4 +1,4 @@
-//! The whole method on the simulated network: what it promises, in one thread and from a seed.
+//! The whole method on the simulated network: its promises, in one thread and from a seed.
 
 use crate::rig::{Addr, NIC, OTHER_NIC, Rig, context_of};
 use bmi_method::abi::constants::*;
@@ -7,7 +7,7 @@ use bmi_method::peer::state::State;
 use mx_sim::{NodeId, Profile};
 use std::time::Duration;
 
-/// Posts an operation of four equal bytes, or for so many.
+/// Posts an operation with four equal bytes, or for four bytes.
 fn post(rig: &mut Rig, node: NodeId, kind: PostKind, addr: Addr, byte: u8) -> u64 {
     let host = rig.host(node);
     host.post(kind, addr, 1, vec![byte; 4].into()).unwrap()
@@ -27,7 +27,7 @@ fn endpoint_under_two_names_is_two_peers() {
     for node in [a, b] {
         assert_eq!(rig.peek(node).method.peers().len(), 2);
     }
-    // Equal tags, and posted in turns: each session has its own order.
+    // Equal tags, posted in turns: each session has its own order.
     let sends = [0, 1, 2, 1, 0, 1].map(|n| post(&mut rig, a, PostKind::Send, names[n], n as u8));
     for (n, bytes) in [(0, [0, 2, 0]), (1, [1, 1, 1])] {
         for byte in bytes {
@@ -43,7 +43,7 @@ fn endpoint_under_two_names_is_two_peers() {
     for send in sends {
         assert_eq!(rig.wait(a, send), 0);
     }
-    // A session ends with the last object of its name, and the other goes on.
+    // A session ends with the last object of its name, and the other session stays.
     rig.host(a).drop_addr(names[0]);
     assert!(matches!(rig.peek(a).state(names[2]), State::Ready(_)));
     rig.host(a).drop_addr(names[2]);
@@ -81,7 +81,7 @@ fn two_that_call_each_other_have_two_sessions() {
             assert_eq!(host.method.peers().len(), 2);
             assert_eq!(host.method.endpoint().remotes(), 2);
         }
-        // Each answers on the session of the other's call, and the end of one leaves the other.
+        // Each answers on the session of the other's call; ending one session leaves the other.
         for (from, to, addr) in [(b, a, addrs[0]), (a, b, addrs[1])] {
             let caller = rig.peek(from).got[0].addr();
             let recv = post(&mut rig, to, PostKind::Recv, addr, 9);
@@ -98,7 +98,7 @@ fn two_that_call_each_other_have_two_sessions() {
 
 #[test]
 fn posts_to_a_gone_caller_end_and_it_returns_as_another() {
-    // It dies, or only the connection does, and it calls again.
+    // It dies, or only the connection is lost, and it calls again.
     for dies in [true, false] {
         let (mut rig, client, server) = Rig::of_two(18);
         rig.introduce(client, server);
@@ -139,7 +139,7 @@ fn posts_to_a_gone_caller_end_and_it_returns_as_another() {
 
 #[test]
 fn a_caller_that_is_dropped_takes_its_waiting_messages_with_it() {
-    // Before the host has been told of it nothing can be dropped: it is told of the first message.
+    // Before the host has been told, it cannot drop the address: it is told of the first message.
     for gone in [false, true] {
         let (mut rig, client, server) = Rig::of_two(19);
         rig.introduce(client, server);
@@ -191,7 +191,8 @@ fn a_call_of_oneself_has_two_ends() {
     assert!(rig.peek(node).method.peers().is_empty());
 }
 
-/// The host was told of an object for it, as the one that it listens on is none that messages come from.
+/// The host was told of an object for this process as a caller, because no messages come from the
+/// object that it listens on.
 #[test]
 fn our_call_is_repeated_although_the_host_heard_of_its_end() {
     let mut rig = Rig::new(22);
@@ -241,7 +242,7 @@ fn cancelling_complete_or_unknown_ids_changes_nothing() {
     let recv = rig.host(a).recv(b, 1, 5);
     let id = rig.peek(a).id(recv).unwrap();
     rig.host(b).send(a, 1, b"12345");
-    // Its completion waits in the context while it is called off.
+    // Its completion waits in the context while it is cancelled.
     rig.peek(a).reaping = false;
     rig.run("the message", |rig| {
         rig.peek(a).method.done_waiting(context_of(recv)) > 0
@@ -250,7 +251,7 @@ fn cancelling_complete_or_unknown_ids_changes_nothing() {
     rig.host(a).reaping = true;
     assert_eq!(rig.wait(a, recv), 0);
     assert_eq!(rig.peek(a).bytes(recv), b"12345");
-    // It may be called off too late, but has no second end.
+    // It may be cancelled too late, but must not end twice.
     let context = context_of(recv);
     rig.peek(a).method.cancel(id, context).unwrap();
     assert!(rig.peek(a).method.take_done(id, context).is_err());
@@ -261,7 +262,7 @@ fn cancelling_complete_or_unknown_ids_changes_nothing() {
     }
 }
 
-/// Every number that is near one of ours, and every state that an operation of it can be in.
+/// Every number near a valid id, and every state that an operation can be in.
 #[test]
 fn only_the_id_of_an_operation_in_its_own_context_names_it() {
     let (mut rig, a, b) = Rig::of_two(14);
@@ -269,7 +270,7 @@ fn only_the_id_of_an_operation_in_its_own_context_names_it() {
     let pending = rig.host(a).recv(b, 1, 5);
     let refused = |rig: &mut Rig, id: i64, context: i64| {
         let method = &mut rig.host(a).method;
-        // One that is or was an id may be called off too late.
+        // A number that is or was an id may be cancelled too late.
         let given_out = method.endpoint().ops().places().was_given_out(id);
         let expected = if given_out { Ok(()) } else { Err(-BMI_EINVAL) };
         let answer = method.cancel(id, context).map_err(|error| error.code());
@@ -294,7 +295,7 @@ fn only_the_id_of_an_operation_in_its_own_context_names_it() {
     let posted: Vec<_> = (0..3).map(|tag| rig.host(a).recv(b, 10 + tag, 5)).collect();
     let all = [&[pending][..], &posted].concat();
     check(&mut rig, &all);
-    // Once gone they are unknown, and so is a number that another method gave.
+    // After their end they are unknown, and so are the numbers of another method.
     let gone = rig.peek(a).id(posted[1]).unwrap();
     rig.host(a)
         .method
@@ -343,7 +344,7 @@ fn pending_operations_never_start_after_finalize() {
         }
         rig.host(a).finalize();
         let late = rig.peek(b).got.len();
-        // It reaches a, which is still there, and is turned away; a second time a is gone.
+        // It reaches a, which is still there, and is rejected; in the second round a has left.
         rig.run_for(Duration::from_millis(10));
         assert_eq!(rig.peek(b).got.len(), late, "after {micros} us");
         assert_eq!(rig.peek(a).method.endpoint().remotes(), 0);

@@ -1,4 +1,4 @@
-//! Names that lead to another address than at the look-up.
+//! Names that resolve to another address than in the look-up.
 
 use crate::rig::{NIC, NOWHERE, OTHER_NIC, Rig, target};
 use bmi_method::abi::constants::*;
@@ -11,7 +11,8 @@ use mx_sim::world::NodeId;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// A client, a server, and the client's object for the server, at an address where it is not any more.
+/// Makes a client, a server, and the client's object for the server, at an address that the server
+/// has left.
 fn moved() -> (Rig, [NodeId; 2], NonNull<bmi_method_addr>) {
     let mut rig = Rig::new(1);
     let nodes = [(); 2].map(|()| rig.add(Profile::default()));
@@ -20,7 +21,7 @@ fn moved() -> (Rig, [NodeId; 2], NonNull<bmi_method_addr>) {
     (rig, nodes, addr)
 }
 
-/// Every question is answered with that interface; returns how many there were.
+/// Answers every question with that interface; returns the number of questions.
 fn answer(rig: &mut Rig, node: NodeId, nic: NicId) -> usize {
     let method = &mut rig.host(node).method;
     let questions = method.take_questions();
@@ -42,14 +43,14 @@ fn moved_peer_is_reached_by_the_pending_connect() {
         rig.peek(client).state(addr),
         State::Wait(WaitState::Connecting)
     ));
-    // It is where it was.
+    // It has not moved.
     assert_eq!(answer(&mut rig, client, NOWHERE), 1);
     assert_eq!(rig.wait(client, second), -BMI_ECONNREFUSED);
     let third = rig.host(client).send_unexpected(server, 2, b"third");
     assert_eq!(answer(&mut rig, client, NIC), 1);
     assert_eq!(rig.wait(client, third), 0);
     rig.run("the message", |rig| !rig.peek(server).got.is_empty());
-    // While it is connected its name may say what it likes.
+    // While it is connected, its name may resolve to anything.
     rig.host(client).send(server, 3, b"fourth");
     assert_eq!(answer(&mut rig, client, NOWHERE), 0);
     let key = rig.peek(client).method.peers().of_addr(addr.as_ptr());
@@ -81,7 +82,7 @@ fn name_the_resolver_misses_keeps_its_address_and_is_retried() {
     let send = rig.host(client).send_unexpected(server, 1, b"long ago");
     for _ in 0..3 {
         rig.run_for(Duration::from_millis(1100));
-        // The resolver has an error for each, so there is no answer.
+        // The resolver returns an error for each, so there is no answer.
         let asked = rig.host(client).method.take_questions();
         let before: Vec<_> = asked.iter().map(|question| question.before()).collect();
         assert_eq!(before, [Some(NIC)]);
@@ -91,7 +92,7 @@ fn name_the_resolver_misses_keeps_its_address_and_is_retried() {
     }
     assert_eq!(rig.wait(client, send), 0);
     rig.run("the message", |rig| !rig.peek(server).got.is_empty());
-    // It is connected: nothing is asked any more.
+    // Once it is connected, nothing is asked.
     rig.host(client).method.take_questions();
     rig.run_for(Duration::from_secs(3));
     assert!(!rig.peek(client).method.has_questions());
@@ -122,7 +123,7 @@ fn what_has_moved_at_rest_to_a_known_peer_stands_for_that() {
     let second = rig.host(client).send(server, 1, b"second");
     let questions = rig.host(client).method.take_questions();
     assert_eq!(rig.wait(client, second), -BMI_ECONNREFUSED);
-    // Another object's session is under way meanwhile, and goes on.
+    // The session of another object is in use meanwhile, and stays.
     let known = rig.host(client).look_up(server, NIC);
     rig.host(client).use_addr(server, known);
     rig.introduce(client, server);
@@ -157,7 +158,7 @@ fn of_two_objects_the_moving_one_leaves_when_idle() {
     method.resolved(&questions[1], &[NOWHERE]);
     rig.introduce(client, server);
     assert_eq!(fail(&mut rig, other), -BMI_ECONNREFUSED);
-    // What was dropped meanwhile answers nothing.
+    // Objects dropped meanwhile cause no answer.
     rig.host(client).drop_addr(other);
     let method = &mut rig.host(client).method;
     method.resolved(&questions[1], &[OTHER_NIC]);

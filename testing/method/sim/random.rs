@@ -1,15 +1,15 @@
 //! Random programs on the simulated network: thousands of runs, each from its seed.
 //!
 //! ```text
-//!   SIM_SEED=n     only that one          SIM_SEEDS=n    so many, from SIM_FIRST (default 1)
-//!   SIM_PROGRAM=f  the steps of that file instead of the seed's own
-//!   RUST_LOG=debug what the nodes say, in all attempts
+//!   SIM_SEED=n     only that seed         SIM_SEEDS=n    number of seeds, from SIM_FIRST (default 1)
+//!   SIM_PROGRAM=f  the steps in that file instead of the seed's own
+//!   RUST_LOG=debug log of the nodes, in all attempts
 //! ```
 //!
 //! ```text
-//!   seed --> Plan: shape, network, time-outs --> Stage: does every step, looks at all that comes
+//!   seed --> Plan: shape, network, time-outs --> Stage: takes every step, checks all results
 //!                                                  |
-//!                                                  v  all is healed; messages arrive
+//!                                                  v  faults stop; messages arrive
 //!                                                all talk --> all drop each other --> all end
 //! ```
 //!
@@ -37,9 +37,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 thread_local! {
-    /// The world of this thread's latest run, for its log.
+    /// World of this thread's latest run, for its log.
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
-    /// Where and why this thread's run failed; `None` outside of runs: then failures are printed.
+    /// Place and message of this thread's failure; `None` outside of runs: then failures are
+    /// printed.
     static FAILURE: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
@@ -49,7 +50,7 @@ struct Failure {
     text: String,
 }
 
-/// Failures inside of runs are kept, all others go where they went before.
+/// Keeps failures within runs, and passes all others to the previous hook.
 fn keep_failures() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -71,7 +72,7 @@ fn keep_failures() {
     }));
 }
 
-/// Runs a program; how it failed, if it did.
+/// Runs a program; returns its failure, if it fails.
 fn attempt(plan: &Plan, steps: &[Step]) -> Result<[u64; 2], Failure> {
     FAILURE.set(Some(Failure::default()));
     let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -81,10 +82,10 @@ fn attempt(plan: &Plan, steps: &[Step]) -> Result<[u64; 2], Failure> {
     ended.map_err(|_| failure)
 }
 
-/// Enough to get from 400 steps to a handful.
+/// Enough to reduce 400 steps to a handful.
 const TRIES: usize = 200;
 
-/// The report for a person who looks into a failure.
+/// Formats the report on a failure.
 fn report(plan: &Plan, steps: Vec<Step>, failure: &Failure) -> String {
     let shortest = shrink(steps, TRIES, |steps| {
         attempt(plan, steps).is_err_and(|other| other.place == failure.place)
@@ -110,17 +111,17 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Number of seeds in `make check`. Faults that seeds have found were within the first two hundred or beyond a thousand,
-/// where `make nightly` looks.
+/// Number of seeds in `make check`. Seeds have found faults within the first two hundred or beyond
+/// a thousand, where `make nightly` looks.
 const SEEDS: u64 = 400;
 
-/// Seeds that once failed. What happens in them changes with the code.
+/// Seeds that once failed. Their programs change with the code.
 const FAILED_ONCE: [u64; 5] = [1406, 4316, 5216, 7474, 51_021];
 
 #[test]
 fn random_programs_keep_every_promise() {
     keep_failures();
-    // RUST_LOG says whether anything is printed, which helps with one seed.
+    // RUST_LOG enables printing, which helps with one seed.
     let asked = std::env::var("RUST_LOG").unwrap_or_default();
     let logger = Box::leak(Box::new(StderrLogger::new(&asked)));
     if log::set_logger(logger).is_ok() {
@@ -189,15 +190,16 @@ fn random_programs_keep_every_promise() {
     std::fs::write(format!("{}/moves.md", env!("CARGO_TARGET_TMPDIR")), &table).unwrap();
     let failed = failed.lock().unwrap();
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
-    // A few programs need not meet everything.
+    // A few programs need not cover everything.
     if seeds.len() as u64 >= SEEDS && cfg!(debug_assertions) {
         let missing = coverage.missing();
         assert!(missing.is_empty(), "never made: {missing:?}\n{table}");
     }
 }
 
-/// A line about a packet without the word in which it has an operation's id, and not match bits: a send that needs no record may
-/// make the table of operations grow, and then later ones have other places.
+/// Returns a line about a packet without the word for an operation's id, unless it has match bits:
+/// a send that needs no record may make the table of operations grow, and then later operations
+/// have other places.
 fn without_ids(line: &str) -> String {
     let mut words: Vec<&str> = line.split_whitespace().collect();
     let word = words.iter().position(|word| *word == "word");
@@ -238,7 +240,8 @@ fn programs_with_and_without_fronts_have_the_same_history() {
     );
 }
 
-/// A second CONN_REQ while the first one is being answered, as no method of ours sends it.
+/// Sends a second CONN_REQ while the first one is being answered, which this project's method never
+/// does.
 fn a_stranger_asks_twice() {
     let mut rig = rig::Rig::new(0);
     let server = rig.add(Profile::default());
@@ -253,22 +256,22 @@ fn a_stranger_asks_twice() {
         rig.stranger(stranger).send(request, &body);
     }
     rig.run_for(Duration::from_millis(1));
-    // And once more when it has been answered.
+    // Another one after the answer.
     let request = bits(MessageType::ConnReq, 7, VERSION).0;
     rig.stranger(stranger).send(request, &body);
     rig.run_for(Duration::from_millis(1));
 }
 
-/// The answer of a C method to CONN_REQ.
+/// Answer of a C method to CONN_REQ.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Accepts,
     Refuses,
-    /// None: the connection is cut.
+    /// No answer: the connection is cut.
     Cuts,
 }
 
-/// A peer that says nothing in its hello gets CONN_REQ, and answers.
+/// Calls a peer without a greeting in its hello, which gets CONN_REQ, and answers.
 fn a_c_method_is_called(answer: Answer) {
     let mut rig = rig::Rig::new(0);
     let client = rig.add(Profile::default());
@@ -294,20 +297,20 @@ fn a_c_method_is_called(answer: Answer) {
     assert_eq!(code == 0, answer == Answer::Accepts, "{code}");
 }
 
-/// The transitions of peers that were made, and the shapes of the programs that made them.
+/// Transitions of peers, and the shapes of the programs that made them.
 #[derive(Default)]
 struct Coverage {
     met: BTreeMap<(StateName, StateName), (u64, BTreeSet<&'static str>)>,
 }
 
 impl Coverage {
-    /// From here on this thread's peers are looked at.
+    /// Watches this thread's peers from now on.
     fn begin() {
         #[cfg(debug_assertions)]
         drop(bmi_method::peer::state::recorded::take());
     }
 
-    /// Adds what this thread's peers have done since the last time.
+    /// Adds the transitions of this thread's peers since the last call.
     fn add(&mut self, shape: &'static str) {
         #[cfg(debug_assertions)]
         for (step, count) in bmi_method::peer::state::recorded::take() {
@@ -319,7 +322,7 @@ impl Coverage {
         let _ = (&mut self.met, shape);
     }
 
-    /// As markdown: every legal transition, when it is made, how often it was and in which shapes.
+    /// Formats a Markdown table: every legal transition, its cause, its number and its shapes.
     fn table(&self) -> String {
         let mut text =
             String::from("| from | to | when | times | shapes |\n|---|---|---|---|---|\n");

@@ -1,12 +1,12 @@
-//! Several methods, and strangers, on the simulated network: what the scenarios stand on.
+//! Several methods, and strangers, on the simulated network: the base of all scenarios.
 //!
 //! ```text
-//!   Rig -- Cluster of Node -- Host      a method with an application that keeps books
-//!                         `-- Stranger  a bare endpoint that sends whatever it is told
+//!   Rig -- Cluster of Node -- Host      a method with an application that checks everything
+//!                         `-- Stranger  a bare endpoint that sends any message
 //! ```
 //!
-//! The books: every operation has a label (its user pointer), completes exactly once, in the order that hosts
-//! count on, and its buffer does not change after that.
+//! The application checks that every operation, named by a label (its user pointer), completes
+//! exactly once, in the order that hosts rely on, and that its buffer does not change afterwards.
 
 mod order;
 
@@ -33,14 +33,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// Every simulated machine's interface.
+/// Interface of every simulated machine.
 pub const NIC: NicId = NicId(0x5151);
-/// Another name of the same interface, under which no peer announces itself.
+/// Another name of the same interface, which no peer uses for itself.
 pub const OTHER_NIC: NicId = NicId(0x5252);
-/// The interface of a machine where nothing listens.
+/// Interface of a machine without a listener.
 pub const NOWHERE: NicId = NicId(0x5353);
 
-/// Targets on [`OTHER_NIC`] are those on [`NIC`].
+/// Maps targets on [`OTHER_NIC`] to those on [`NIC`].
 fn rename(mut target: Target) -> Target {
     match target.nic {
         OTHER_NIC => target.nic = NIC,
@@ -50,7 +50,7 @@ fn rename(mut target: Target) -> Target {
     target
 }
 
-/// The tag of the messages with which nodes get to know each other.
+/// Tag of the messages with which nodes begin a session.
 const GREETING: i32 = 0x7fff_0000;
 
 /// An address object.
@@ -58,31 +58,32 @@ pub type Addr = NonNull<bmi_method_addr>;
 
 pub type SimMethod = Method<SimPort<UserMemory>, VirtualClock>;
 
-/// An operation under way.
+/// A pending operation.
 struct Posting {
     id: i64,
     kind: PostKind,
     addr: NonNull<bmi_method_addr>,
     buffer: Box<[u8]>,
-    /// Something ended when it was posted: itself, if it fails with a receive that has failed.
+    /// Whether an operation ended while it was posted: itself, if it fails with a receive that has
+    /// failed.
     at_once: bool,
 }
 
-/// The context in which an operation is reported: a few in a row have the same.
+/// Returns the context in which an operation is reported: a few in a row share one.
 pub fn context_of(label: u64) -> i64 {
     (label / 8 % 16) as i64
 }
 
-/// The end of one operation.
+/// Completion of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
     pub error: i32,
     pub size: i64,
-    /// A receive's buffer, as far as it was filled.
+    /// Contents of a receive's buffer, as far as it was filled.
     pub bytes: Vec<u8>,
 }
 
-/// An unexpected message that was handed out.
+/// A reported unexpected message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Got {
     pub addr: usize,
@@ -91,7 +92,7 @@ pub struct Got {
 }
 
 impl Got {
-    /// The sender's address object.
+    /// Returns the sender's address object.
     pub fn addr(&self) -> NonNull<bmi_method_addr> {
         NonNull::new(self.addr as *mut _).expect("an object")
     }
@@ -101,24 +102,24 @@ impl Got {
 pub struct Host {
     pub method: SimMethod,
     addrs: HashMap<NodeId, NonNull<bmi_method_addr>>,
-    /// Operations under way. Behind `method`, so that it goes first.
+    /// Pending operations. Declared behind `method`, so that it is dropped later.
     posted: HashMap<u64, Posting>,
-    /// Buffers that came back, with the sums of their bytes then.
+    /// Returned buffers, with checksums of their contents.
     returned: Vec<(Box<[u8]>, u64)>,
     pub ended: BTreeMap<u64, Ended>,
-    /// Labels, as it was told of their ends.
+    /// Labels, in the order of completion.
     pub told: Vec<u64>,
     pub got: Vec<Got>,
-    /// Objects the host was told of.
+    /// Objects reported to the host.
     pub registered: Vec<usize>,
     pub forgotten: Vec<i64>,
-    /// Every address object it has made itself.
+    /// Address objects that the host has looked up.
     made: Vec<NonNull<bmi_method_addr>>,
-    /// Whether unexpected messages are fetched.
+    /// Whether unexpected messages are received.
     pub fetching: bool,
-    /// Whether the host is told of dead peers.
+    /// Whether dead peers are reported to the host.
     pub telling: bool,
-    /// Whether completions are picked up.
+    /// Whether completions are taken.
     pub reaping: bool,
     finalized: bool,
     next_label: u64,
@@ -129,10 +130,10 @@ pub struct Stranger {
     pub connected: Option<RemoteId>,
 }
 
-/// Everything a stranger was sent.
+/// Messages that a stranger has received.
 #[derive(Default)]
 pub struct Inbox {
-    /// Whatever comes now is left where it is.
+    /// Whether further messages are left unread.
     pub closed: bool,
     pub messages: Vec<(RemoteId, MatchBits, Vec<u8>)>,
 }
@@ -185,19 +186,19 @@ impl Stranger {
         busy
     }
 
-    /// Starts talking to a node.
+    /// Connects to a node.
     pub fn connect(&mut self, to: NodeId) {
         let bits = MatchBits(0xb << 60);
         self.endpoint.connect(target(to), KEY, bits, 1).unwrap();
     }
 
-    /// Has the node it connected to not ended the connection?
+    /// Returns true unless the node has ended the connection.
     pub fn is_connected(&self) -> bool {
         let to = self.connected.expect("connected before");
         self.endpoint.remote_identity(to).is_some()
     }
 
-    /// Sends anything to the node it connected to, or that connected to it.
+    /// Sends a message to the connected node.
     pub fn send(&mut self, bits: u64, bytes: &[u8]) {
         let to = self.connected.expect("connected before");
         self.send_to(to, bits, bytes);
@@ -248,7 +249,7 @@ impl Host {
         busy
     }
 
-    /// Hands completions to the books.
+    /// Takes and checks completions.
     pub fn reap(&mut self) -> bool {
         let mut busy = false;
         for context in 0..16 {
@@ -289,13 +290,13 @@ impl Host {
         assert!(before.is_none(), "operation {label} ended twice");
     }
 
-    /// From now on it may not be touched.
+    /// Records a returned buffer, which must not change from now on.
     fn give_back(&mut self, buffer: Box<[u8]>) {
         let sum = sum_of(&buffer);
         self.returned.push((buffer, sum));
     }
 
-    /// Ends in order, as `finalize` does: what is under way is over without a completion.
+    /// Ends in order, as `finalize` does: pending operations end without a completion.
     pub fn finalize(&mut self) {
         self.method.close();
         self.finalized = true;
@@ -307,12 +308,12 @@ impl Host {
         }
     }
 
-    /// Fetches unexpected messages, as `testunexpected` does.
+    /// Receives unexpected messages, as `testunexpected` does.
     pub fn fetch(&mut self) -> bool {
         self.fetch_up_to(usize::MAX)
     }
 
-    /// Fetches at most so many unexpected messages.
+    /// Receives at most this many unexpected messages.
     pub fn fetch_up_to(&mut self, most: usize) -> bool {
         let mut busy = false;
         let enough = self.got.len().saturating_add(most);
@@ -330,7 +331,7 @@ impl Host {
                 }
                 NextUnexpected::Message(message) => {
                     let len = message.size as usize;
-                    // SAFETY: malloc'ed with exactly this size, and ours to free.
+                    // SAFETY: from malloc with exactly this size, and owned by this host.
                     let bytes = unsafe {
                         let bytes = std::slice::from_raw_parts(message.buffer.cast::<u8>(), len);
                         let bytes = bytes.to_vec();
@@ -348,7 +349,7 @@ impl Host {
         busy
     }
 
-    /// The address object for a node, looked up the first time.
+    /// Returns the address object for a node, looked up the first time.
     pub fn addr(&mut self, of: NodeId) -> NonNull<bmi_method_addr> {
         if let Some(addr) = self.addrs.get(&of) {
             return *addr;
@@ -358,7 +359,7 @@ impl Host {
         addr
     }
 
-    /// A fresh address object for a node, under some interface.
+    /// Looks up a new address object for a node, at some interface.
     pub fn look_up(&mut self, of: NodeId, nic: NicId) -> Addr {
         self.look_up_at(of, &[nic])
     }
@@ -368,7 +369,7 @@ impl Host {
         self.attach(of, nics, true)
     }
 
-    /// The address object with which a node `me` was initialized.
+    /// Returns the address object with which a node `me` was initialized.
     pub fn own_addr(&mut self, me: NodeId) -> Addr {
         self.attach(me, &[NIC], false)
     }
@@ -393,7 +394,7 @@ impl Host {
         address::remove(addr.as_ptr());
         self.addrs.retain(|_, known| *known != addr);
         self.made.retain(|known| *known != addr);
-        // Its place stays, because places are names; the object's may be used again.
+        // The entry stays, because indexes are names; the object's address may be reused.
         for known in &mut self.registered {
             if *known == addr.as_ptr() as usize {
                 *known = 0;
@@ -401,7 +402,7 @@ impl Host {
         }
     }
 
-    /// The state of the peer an address object stands for.
+    /// Returns the state of an address object's peer.
     pub fn state(&self, addr: NonNull<bmi_method_addr>) -> State {
         let key = self.method.peers().of_addr(addr.as_ptr()).unwrap();
         self.method.peers().get(key).unwrap().state
@@ -428,7 +429,7 @@ impl Host {
         self.post(PostKind::Recv, addr, tag, buffer).unwrap()
     }
 
-    /// Posts an operation and gives its label, or the code of the refusal.
+    /// Posts an operation; returns its label, or the error code.
     pub fn post(
         &mut self,
         kind: PostKind,
@@ -440,7 +441,7 @@ impl Host {
         self.post_list(kind, addr, tag, buffer, &whole)
     }
 
-    /// Posts an operation in pieces of these lengths, which are all of the buffer.
+    /// Posts an operation in pieces of these lengths, which cover the buffer.
     pub fn post_list(
         &mut self,
         kind: PostKind,
@@ -458,8 +459,7 @@ impl Host {
             start = start.wrapping_add(*len);
             piece
         });
-        // SAFETY: the buffer stays in the books until the operation completes, and is not looked at
-        // before.
+        // SAFETY: the buffer is kept until the operation completes, and not accessed before.
         let memory = unsafe { UserMemory::list(pieces) }.unwrap();
         let key = self
             .method
@@ -499,7 +499,8 @@ impl Host {
         Ok(label)
     }
 
-    /// Posts an operation as the exported functions do first. `None`: it is to be posted in general.
+    /// Posts an operation by the front, as the exported functions do first. Returns `None` if the
+    /// general path has to.
     fn post_at_once(
         &mut self,
         key: PeerKey,
@@ -527,31 +528,31 @@ impl Host {
         posted.inspect(|_| fronts::note_answer())
     }
 
-    /// The next eight operations are reported in one context.
+    /// Begins a context in which the next eight operations are reported.
     pub fn begin_context(&mut self) {
         self.next_label = self.next_label / 8 * 8 + 7;
     }
 
-    /// Calls an operation off, unless it has completed.
+    /// Cancels an operation, unless it has completed.
     pub fn cancel(&mut self, label: u64) {
         if let Some(id) = self.id(label) {
             self.method.cancel(id, context_of(label)).unwrap();
         }
     }
 
-    /// The id of an operation under way.
+    /// Returns the id of a pending operation.
     pub fn id(&self, label: u64) -> Option<i64> {
         self.posted.get(&label).map(|posting| posting.id)
     }
 
-    /// Operations under way.
+    /// Returns the pending operations.
     pub fn outstanding(&self) -> Vec<u64> {
         let mut labels: Vec<_> = self.posted.keys().copied().collect();
         labels.sort_unstable();
         labels
     }
 
-    /// The code with which an operation ended; `None` while it has not.
+    /// Returns the code of an operation; `None` while it is pending.
     pub fn error(&self, label: u64) -> Option<i32> {
         self.ended.get(&label).map(|ended| ended.error)
     }
@@ -560,7 +561,7 @@ impl Host {
         &self.ended[&label].bytes
     }
 
-    /// No buffer has changed after it came back.
+    /// Checks that no returned buffer has changed.
     pub fn check_buffers(&self) {
         for (buffer, then) in &self.returned {
             assert_eq!(
@@ -585,7 +586,7 @@ impl Drop for Host {
     }
 }
 
-/// A world with methods in it.
+/// A world with methods.
 pub struct Rig {
     pub world: World,
     pub fabric: Fabric<UserMemory>,
@@ -595,7 +596,7 @@ pub struct Rig {
     sessions: u64,
 }
 
-/// A number that another byte anywhere makes another one.
+/// Returns a checksum that every changed byte changes.
 fn sum_of(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
     let mut last = [0; 8];
@@ -607,14 +608,14 @@ fn sum_of(bytes: &[u8]) -> u64 {
     sum
 }
 
-/// A second handle of the same memory.
+/// Makes a second handle of the same memory.
 fn share(memory: &UserMemory) -> UserMemory {
     let mut pieces = Vec::new();
     memory.visit(0, memory.len(), |piece| {
         pieces.push((piece.as_ptr().cast_mut().cast(), piece.len()));
     });
-    // SAFETY: the fabric forgets it when the endpoint takes the memory back, which it does before the
-    // operation completes; the buffer lives at least as long.
+    // SAFETY: the fabric drops it when the endpoint takes the memory back, before the operation
+    // completes; the buffer lives at least as long.
     unsafe { UserMemory::list(pieces) }.unwrap()
 }
 
@@ -626,14 +627,14 @@ impl Rig {
         Self::with_share(seed, None)
     }
 
-    /// A rig with two hosts.
+    /// Makes a rig with two hosts.
     pub fn of_two(seed: u64) -> (Self, NodeId, NodeId) {
         let mut rig = Self::new(seed);
         let [a, b] = [Profile::default(); 2].map(|profile| rig.add(profile));
         (rig, a, b)
     }
 
-    /// A rig in which ports read what they hold as late as they may, straight from the sender's
+    /// Makes a rig in which ports read held bodies as late as they may, straight from the sender's
     /// memory, and can read peers' memory.
     pub fn sharing(seed: u64) -> Self {
         Self::with_share(seed, Some(share))
@@ -705,16 +706,16 @@ impl Rig {
         }))
     }
 
-    /// Every node that is added from now on lends each of its peers so many credits, and never more.
+    /// Limits the credits that nodes added from now on lend each peer.
     pub fn lend(&mut self, credits: u16) {
-        // A credit limit is a quarter of what may be lent at most, and that is seven eighths of all.
+        // A peer's limit is a quarter of the lendable credits, which are seven eighths of all.
         let all = (usize::from(credits) * 4 * 8).div_ceil(7);
         self.endpoint.unexpected_bytes = all * mx_proto::flow::CREDIT;
         self.endpoint.first_credits = credits;
     }
 
-    /// Messages before their receive take up so many bytes at each node that is added from now on, and
-    /// unexpected ones are of at most so many.
+    /// Limits the bytes of messages without a receive, and the size of unexpected messages, for
+    /// nodes added from now on.
     pub fn limit_unexpected(&mut self, memory: usize, largest: usize) {
         self.settings.unexpected_max = largest;
         self.endpoint.unexpected_bytes = memory;
@@ -736,7 +737,7 @@ impl Rig {
         })))
     }
 
-    /// A node dies without a word; its links break.
+    /// Kills a node without a notice; its links break.
     pub fn kill(&mut self, node: NodeId) {
         drop(self.cluster.kill(node));
     }
@@ -746,7 +747,7 @@ impl Rig {
         self.cluster.restart(node, host);
     }
 
-    /// A living host, to do something with.
+    /// Returns a living host, which runs next.
     pub fn host(&mut self, node: NodeId) -> &mut Host {
         self.cluster.poke(node);
         match self.cluster.node(node) {
@@ -763,7 +764,7 @@ impl Rig {
         }
     }
 
-    /// A stranger, to look at.
+    /// Returns a stranger for inspection.
     pub fn peek_stranger(&mut self, node: NodeId) -> &mut Stranger {
         match self.cluster.node(node) {
             Some(Node::Stranger(stranger)) => stranger,
@@ -771,7 +772,7 @@ impl Rig {
         }
     }
 
-    /// Runs until `done`; fails when it never is.
+    /// Runs until `done`; panics if that never happens.
     pub fn run(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         for _ in 0..STEPS {
             if done(self) {
@@ -791,7 +792,7 @@ impl Rig {
         assert!(self.cluster.run_until(until, STEPS), "too busy");
     }
 
-    /// Runs until an operation of a node has ended, and gives its code.
+    /// Runs until an operation of a node has ended; returns its code.
     pub fn wait(&mut self, node: NodeId, label: u64) -> i32 {
         self.run("the operation's end", |rig| {
             rig.peek(node).error(label).is_some()
@@ -799,7 +800,7 @@ impl Rig {
         self.peek(node).error(label).unwrap()
     }
 
-    /// A living host, to look at.
+    /// Returns a living host for inspection.
     pub fn peek(&mut self, node: NodeId) -> &mut Host {
         match self.cluster.node(node) {
             Some(Node::Host(host)) => host,
@@ -811,14 +812,14 @@ impl Rig {
         self.world.clock().now()
     }
 
-    /// A client opens its session with a server, and the two exchange expected messages, too.
+    /// Opens a client's session with a server, and exchanges expected messages, too.
     pub fn introduce(&mut self, client: NodeId, server: NodeId) {
         let request = self.open(client, server);
         assert_eq!(self.wait(client, request), 0);
         self.talk(client, server);
     }
 
-    /// Two nodes that know each other send each other an expected message.
+    /// Sends an expected message each way between two connected nodes.
     pub fn talk(&mut self, a: NodeId, b: NodeId) {
         for (from, to) in [(a, b), (b, a)] {
             let send = self.host(from).send(to, GREETING, b"hello");
@@ -827,8 +828,8 @@ impl Rig {
         }
     }
 
-    /// A client's unexpected message opens its session with a server, which uses the address object under which it
-    /// came from then on. Gives the message's label.
+    /// Opens a client's session with a server by an unexpected message; from then on the server
+    /// uses the address object by which it came. Returns the message's label.
     pub fn open(&mut self, client: NodeId, server: NodeId) -> u64 {
         let request = self.host(client).send_unexpected(server, GREETING, b"hi");
         let greeting = |host: &Host| host.got.iter().position(|got| got.tag == GREETING);

@@ -1,4 +1,5 @@
-//! Time-outs of the method on the simulated network: what ends, when, how, and what stays.
+//! Time-outs of the method on the simulated network: which operations end, when, how, and which
+//! stay.
 
 use crate::rig::Rig;
 use bmi_method::abi::constants::*;
@@ -15,7 +16,7 @@ fn millis(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-/// Two nodes that know each other.
+/// Makes two connected nodes.
 fn pair(seed: u64, settings: Settings) -> (Rig, NodeId, NodeId) {
     let mut rig = Rig::new(seed);
     rig.settings = settings;
@@ -29,7 +30,7 @@ fn pair_of(mut rig: Rig) -> (Rig, NodeId, NodeId) {
     (rig, a, b)
 }
 
-/// Runs until the operation has ended, and gives its code and when that was.
+/// Runs until the operation has ended; returns its code and duration.
 fn end(rig: &mut Rig, node: NodeId, label: u64, began: Instant) -> (i32, Duration) {
     let code = rig.wait(node, label);
     (code, rig.now().since(began))
@@ -48,13 +49,13 @@ fn frozen_peer_ends_operations_and_is_reached_again() {
         |rig, a, b| rig.host(a).recv(b, 1, 1 << 20),
         |rig, a, b| rig.host(a).send(b, 2, &[1; 300_000]),
         |rig, a, b| rig.host(a).send_unexpected(b, 3, &[1; 300_000]),
-        // More small ones than there are credits for: the last has to wait.
+        // More small messages than there are credits for: the last one has to wait.
         |rig, a, b| {
             let all: Vec<_> = (0..600).map(|_| rig.host(a).send(b, 4, &[1; 10])).collect();
             all[599]
         },
     ];
-    // Small sends that have to wait are copied, and complete at once; or not.
+    // Small sends that have to wait are copied and complete at once, or they are not.
     let cases = posts
         .into_iter()
         .flat_map(|post| [(post, 0), (post, usize::MAX)]);
@@ -66,7 +67,7 @@ fn frozen_peer_ends_operations_and_is_reached_again() {
         let began = rig.now();
         let first = post(&mut rig, a, b);
         let at_once = rig.peek(a).error(first);
-        // Each of the others ends with it.
+        // All other operations end with it.
         let more = rig.host(a).recv(b, 77, 5);
         if at_once.is_none() {
             let (code, took) = end(&mut rig, a, first, began);
@@ -83,7 +84,7 @@ fn frozen_peer_ends_operations_and_is_reached_again() {
         assert_eq!(rig.peek(a).method.operations(), 0);
         let addr = rig.host(a).addr(b);
         assert_eq!(rig.peek(a).state(addr), State::Init);
-        // While it is still away, the next post waits for it.
+        // While the peer is still away, the next post waits for it.
         let again = rig.host(a).send_unexpected(b, 5, b"again");
         rig.run_for(TIMEOUT * 4);
         assert_eq!(rig.peek(b).got.last().unwrap().bytes, b"again");
@@ -107,7 +108,7 @@ fn our_own_absence_is_not_held_against_the_peer() {
     assert_eq!(rig.wait(a, recv), 0);
 }
 
-/// Each class has its own time-out; 0 is none.
+/// Sets the time-out of each class; 0 is none.
 fn classes(send: u64, unexpected: u64, recv: u64) -> Settings {
     let limit = |span| (span > 0).then(|| millis(span));
     Settings {
@@ -118,7 +119,7 @@ fn classes(send: u64, unexpected: u64, recv: u64) -> Settings {
     }
 }
 
-/// The code of whatever has ended, and whether it took about `span`.
+/// Checks the code of an ended operation, and that it took about `span`.
 fn check(rig: &mut Rig, node: NodeId, label: u64, began: Instant, span: u64) {
     let (code, took) = end(rig, node, label, began);
     assert_eq!(code, -BMI_ETIMEDOUT);
@@ -135,7 +136,7 @@ fn each_operation_class_has_its_own_timeout() {
     rig.peek(b).fetching = false;
     let began = rig.now();
     let send = rig.host(a).send(b, 1, &[1; 100_000]);
-    // The first fills the queue, so that the second stays with its sender.
+    // The first message fills the queue, so that the second one stays with its sender.
     rig.host(a).send_unexpected(b, 3, &[1; 3 << 20]);
     let full: Vec<_> = (0..30)
         .map(|_| rig.host(a).send_unexpected(b, 3, &[1; 3 << 20]))
@@ -146,7 +147,7 @@ fn each_operation_class_has_its_own_timeout() {
     check(&mut rig, a, recv, began, 3_000);
     assert!(is_ready(&mut rig, a, b));
     rig.talk(a, b);
-    // A message that was called off never arrives.
+    // A cancelled message never arrives.
     let late = rig.host(b).recv(a, 1, 100_000);
     rig.run_for(millis(2_000));
     assert_eq!(rig.peek(b).error(late), None);
@@ -161,7 +162,7 @@ fn the_time_before_the_connection_counts() {
     let began = rig.now();
     let recv = rig.host(a).recv(b, 2, 10);
     let send = rig.host(a).send(b, 1, &[1; 100_000]);
-    // Without a limit it waits for the peer as long as there is one.
+    // Without a limit it waits as long as the peer lives.
     let unexpected = rig.host(a).send_unexpected(b, 3, b"x");
     rig.run_for(millis(1_600));
     assert_eq!(rig.peek(a).error(unexpected), Some(0));

@@ -1,4 +1,4 @@
-//! The link's properties.
+//! The command line: the link's properties.
 //!
 //! ```text
 //!   A B  --delay 1ms --loss 1%   --forth --rate 10mbit --queue 64K   --back --loss 0
@@ -15,15 +15,15 @@ use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A frame is so much longer than the IP packet in it.
+/// Bytes of a frame before its IP packet.
 const ETHERNET_HEADER: usize = 14;
 
-/// The task of the program.
+/// Task of the program.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Task {
-    /// Switch these interfaces' offloads off, no more.
+    /// Switch the offloads of these interfaces off, and nothing else.
     Plain(Vec<String>),
-    /// Be the link between these two.
+    /// Act as the link between two interfaces.
     Link(Box<Plan>),
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Task {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Plan {
     pub(crate) ends: [String; 2],
-    /// From the first to the second, and from the second to the first.
+    /// Directions: from the first to the second interface, and back.
     pub(crate) ways: [Way; 2],
     pub(crate) seed: u64,
 }
@@ -41,12 +41,12 @@ pub(crate) struct Plan {
 pub(crate) struct Way {
     pub(crate) faults: Faults,
     pub(crate) garble: f64,
-    /// The largest frame that gets through.
+    /// Largest frame that gets through, in bytes.
     pub(crate) frame_max: usize,
 }
 
 impl Default for Way {
-    /// A cable.
+    /// Returns a perfect cable.
     fn default() -> Self {
         let faults = Faults {
             latency: Duration::ZERO,
@@ -69,7 +69,7 @@ only, those behind --back for the other.
 --plain switches interfaces' checksum and segmentation offloads off, so that what crosses them are the
 frames of a cable. Do so at the hosts' ends of veth pairs.";
 
-/// The command line between `--forth` and `--back`.
+/// Options before or behind `--forth` and `--back`.
 #[derive(Clone, Parser)]
 #[command(
     about = ABOUT,
@@ -80,40 +80,40 @@ struct Args {
     /// The interfaces
     #[arg(value_name = "INTERFACE")]
     names: Vec<String>,
-    /// Switch the interfaces' offloads off, and no more
+    /// Switch the interfaces' offloads off, and exit
     #[arg(long)]
     plain: bool,
     /// Delay of every frame (us, ms, s)
     #[arg(long, value_name = "TIME", value_parser = duration)]
     delay: Option<Duration>,
-    /// More delay, at most: later frames overtake earlier ones
+    /// Additional random delay, at most: later frames overtake earlier ones
     #[arg(long, value_name = "TIME", value_parser = duration)]
     jitter: Option<Duration>,
-    /// Frames that get lost: 1% or 0.01
+    /// Frames that are lost: 1% or 0.01
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     loss: Option<f64>,
     /// Frames that arrive twice
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     duplicate: Option<f64>,
-    /// Frames that are held back, so that later ones overtake them
+    /// Frames that are delayed, so that later ones overtake them
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     reorder: Option<f64>,
-    /// Frames with a bit turned
+    /// Frames with a flipped bit
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     corrupt: Option<f64>,
-    /// UDP datagrams with two words exchanged, which their checksum misses
+    /// UDP datagrams with two words exchanged, which their checksum does not detect
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     garble: Option<f64>,
-    /// Bit rate of the link (kbit, mbit, gbit; the frame from its addresses on counts)
+    /// Bit rate of the link (kbit, mbit, gbit; a frame counts from its addresses on)
     #[arg(long, value_parser = rate)]
     rate: Option<u64>,
-    /// Bytes that wait for it at most; what comes then is dropped (K, M)
+    /// Bytes that may wait for the link; further frames are dropped (K, M)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     queue: Option<usize>,
-    /// IP packets of more bytes vanish, without an error to the sender
+    /// IP packets above this size are dropped, without an error to the sender
     #[arg(long, value_name = "SIZE", value_parser = size)]
     mtu_black_hole: Option<usize>,
-    /// Seed of all chance
+    /// Seed of the random numbers
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -141,8 +141,8 @@ impl Args {
     }
 }
 
-/// Reads a command line: what stands before `--forth` and `--back`, and then for each of them what
-/// it changes in one direction.
+/// Parses a command line: the options before `--forth` and `--back`, and then for each of them the
+/// changes in one direction.
 pub(crate) fn read(words: &[OsString]) -> Result<Task, clap::Error> {
     let turns = |word: &OsString| word == "--forth" || word == "--back";
     let mut parts = words.split(turns);
@@ -167,7 +167,7 @@ pub(crate) fn read(words: &[OsString]) -> Result<Task, clap::Error> {
     })))
 }
 
-/// A number and the unit behind it.
+/// Parses a number and the unit behind it.
 fn number<T: FromStr>(text: &str) -> Result<(T, &str), String> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -190,7 +190,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// `0.01` or `1%`.
+/// Parses a probability: `0.01` or `1%`.
 fn probability(text: &str) -> Result<f64, String> {
     let (number, unit): (f64, _) = number(text)?;
     let chance = match unit {
@@ -204,7 +204,7 @@ fn probability(text: &str) -> Result<f64, String> {
     Ok(chance)
 }
 
-/// Bytes a second, from bits a second.
+/// Parses bits per second into bytes per second.
 fn rate(text: &str) -> Result<u64, String> {
     let (number, unit): (u64, _) = number(text)?;
     let unit = match unit {

@@ -1,13 +1,13 @@
-//! A direction of the link: frames that have come in, and when each goes out.
+//! A direction of the link: frames that have come in, and the time at which each leaves.
 //!
 //! ```text
 //!   take(now, frame) --> mx_sim::Link: queue, loss, bits, delay --> garble --> [ by due time ] --> due(now)
 //! ```
 //!
-//! Faults of a frame are those of the simulator's [`Link`], so that one means the same on a virtual
-//! network and on a real one; this gives it the clock of the machine.
+//! A frame's faults are those of the simulator's [`Link`], so that a setting means the same on a
+//! virtual network and on a real one. This type supplies the clock of the machine.
 //!
-//! Owns: the frames under way, and the count of what became of each.
+//! Owns: the frames under way, and counts of their fates.
 //! Out of scope: interfaces, sockets.
 
 use crate::args::Way;
@@ -18,8 +18,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 
-/// A link without a queue of its own holds so many frames at most; a second of small frames at full
-/// speed. What comes beyond is dropped and counted, so that memory stays bounded.
+/// Maximum number of frames in a link without a queue of its own: a second of small frames at full
+/// speed. Further ones are dropped and counted, so that memory stays bounded.
 const FRAMES_MAX: usize = 1 << 18;
 
 /// Ethernet, IPv4 without options, UDP: 14 + 20 + 8 bytes.
@@ -30,10 +30,10 @@ const UDP_HEADERS: usize = 42;
 pub(crate) struct Line {
     link: Link,
     rng: Rng,
-    /// Probability that a datagram is changed so that its UDP checksum still holds.
+    /// Probability that a datagram is altered without a change of its UDP checksum.
     garble: f64,
     under_way: BinaryHeap<Frame>,
-    /// Frames that came in so far: what was due at the same time leaves in this order.
+    /// Frames taken so far: those that are due at the same time leave in this order.
     taken: u64,
     fates: BTreeMap<&'static str, u64>,
 }
@@ -50,7 +50,7 @@ impl Line {
         }
     }
 
-    /// A frame has come in.
+    /// Takes a frame.
     pub(crate) fn take(&mut self, now: Instant, bytes: &[u8]) {
         if self.under_way.len() >= FRAMES_MAX {
             self.count("too many under way");
@@ -71,7 +71,7 @@ impl Line {
         }
     }
 
-    /// The next frame that has to go out by now.
+    /// Returns the next frame that is due by now.
     pub(crate) fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
         if self.next()? > now {
             return None;
@@ -79,12 +79,12 @@ impl Line {
         self.under_way.pop().map(|frame| frame.bytes)
     }
 
-    /// When the next one has to.
+    /// Returns the time at which the next frame is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.under_way.peek().map(|frame| frame.due)
     }
 
-    /// Something became of a frame that only the caller knows.
+    /// Counts a fate that only the caller knows.
     pub(crate) fn count(&mut self, fate: &'static str) {
         *self.fates.entry(fate).or_default() += 1;
     }
@@ -110,9 +110,9 @@ impl fmt::Display for Line {
     }
 }
 
-/// Changes what a UDP datagram over IPv4 carries without changing its checksum, as a broken switch or
-/// host adapter does: two of its 16-bit words change places, and a sum does not depend on order. False
-/// when the frame is none, or would stay as it was.
+/// Alters a UDP datagram over IPv4 without changing its checksum, like a broken switch or adapter:
+/// exchanges two of its 16-bit words, since a sum does not depend on their order. Returns false if
+/// the frame is no such datagram, or would stay the same.
 fn garble(frame: &mut [u8], rng: &mut Rng) -> bool {
     let udp = frame.get(12..14) == Some(&[0x08, 0x00])
         && frame.get(14) == Some(&0x45)
@@ -138,7 +138,8 @@ struct Frame {
 }
 
 impl Ord for Frame {
-    /// The greatest of a heap comes first: what is due first.
+    /// A heap's greatest element comes first, so the order is reversed: the earliest due time comes
+    /// first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.due, other.number).cmp(&(self.due, self.number))
     }
@@ -174,7 +175,7 @@ mod tests {
         }
     }
 
-    /// An IPv4 UDP frame; its checksum is left to `sum`.
+    /// Makes an IPv4 UDP frame without a checksum, which `sum` computes.
     fn datagram(payload: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; UDP_HEADERS];
         frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
@@ -183,7 +184,7 @@ mod tests {
         frame
     }
 
-    /// The Internet checksum's sum, RFC 1071.
+    /// Returns the sum of the Internet checksum, RFC 1071.
     fn sum(bytes: &[u8]) -> u16 {
         let mut sum: u32 = bytes
             .chunks(2)

@@ -1,4 +1,4 @@
-//! A bad link between two network interfaces, where the kernel has no netem.
+//! A bad link between two network interfaces, for kernels without netem.
 //!
 //! ```text
 //!   host's namespace       the namespace this runs in         host's namespace
@@ -28,13 +28,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 use wire::Wire;
 
-/// Frames taken from one interface before it is the other's turn.
+/// Frames taken from one interface before the other's turn.
 const BATCH: usize = 64;
 
-/// The largest frame a veth pair gives away, with offloads left on.
+/// Largest frame of a veth pair with its offloads on.
 const FRAME_MAX: usize = (64 << 10) + 64;
 
-/// An Ethernet frame of the usual MTU. What is larger was not cut: the offloads are on.
+/// An Ethernet frame at the usual MTU. A larger one shows that the offloads are on.
 const CABLE_FRAME: usize = 1514;
 
 fn main() -> ExitCode {
@@ -75,13 +75,13 @@ fn be_the_link(plan: &Plan) -> Result<(), String> {
     ended
 }
 
-/// Prints for the parent, which may be gone: then standard input ends, too.
+/// Prints for the parent. If the parent has exited, standard input ends as well.
 fn say(line: &str) {
     let mut out = stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Until standard input ends.
+/// Forwards frames until standard input ends.
 fn forward(wires: &[Wire; 2], lines: &mut [Line; 2]) -> Result<(), Errno> {
     let clock = Clock::start();
     let input = stdin();
@@ -122,7 +122,7 @@ fn forward(wires: &[Wire; 2], lines: &mut [Line; 2]) -> Result<(), Errno> {
     }
 }
 
-/// The machine's time as the simulator counts it.
+/// Clock of the machine, in the simulator's unit.
 struct Clock {
     start: std::time::Instant,
 }
@@ -136,7 +136,7 @@ impl Clock {
 
     fn now(&self) -> Instant {
         let nanos = Duration::as_nanos(&self.start.elapsed());
-        // 584 years.
+        // Enough for 584 years.
         Instant(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }

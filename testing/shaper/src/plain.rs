@@ -1,11 +1,11 @@
-//! Switches an interface's offloads off, so that what crosses it are the frames a cable would carry.
+//! Offloads of an interface, switched off, so that its frames are those of a cable.
 //!
 //! ```text
 //!   with offloads      one "frame" of 64 KiB, its checksum left to hardware that is not there
 //!   without            44 frames of 1500 bytes, each with its checksum
 //! ```
 //!
-//! Done by ethtool's ioctl, because many machines have no ethtool.
+//! Uses ethtool's ioctl, because many machines have no ethtool.
 //!
 //! Owns: nothing.
 //! Out of scope: the link.
@@ -14,14 +14,14 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::os::fd::AsRawFd;
 
-/// `linux/ethtool.h`'s commands that set one offload each. What depends on another comes before it.
+/// Commands of `linux/ethtool.h` that set one offload each. Dependent offloads come first.
 const OFFLOADS: [u32; 6] = [
     0x2c, // generic receive offload
     0x24, // generic segmentation
     0x1f, // TCP segmentation
-    0x19, // scatter-gather, on which segmentation depends
-    0x17, // checksums of what is sent, on which scatter-gather does
-    0x15, // checksums of what is received
+    0x19, // scatter-gather, which segmentation needs
+    0x17, // checksums of sent packets, which scatter-gather needs
+    0x15, // checksums of received packets
 ];
 
 /// `struct ethtool_value`.
@@ -32,14 +32,14 @@ struct Value {
 }
 
 nix::ioctl_write_ptr_bad!(
-    /// Asks a network driver something; `ifr_data` points at a structure that says what.
+    /// Sends a request to a network driver; `ifr_data` points to its structure.
     siocethtool,
     libc::SIOCETHTOOL,
     libc::ifreq
 );
 
-/// Switches all of them off. What an interface cannot do, or cannot do without, stays as it is.
-/// `Err`: there is no such interface, or it may not be changed.
+/// Switches all offloads off. Those that the interface does not have, or cannot do without, stay as
+/// they are. Returns an error if there is no such interface, or if it may not be changed.
 pub(crate) fn make_plain(interface: &str) -> Result<(), Errno> {
     let mut name: [libc::c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
     // The last byte stays 0.

@@ -1,4 +1,5 @@
-//! An end of the link: every frame that comes in at an interface, and any frame out of it.
+//! An end of the link: receives every frame that arrives at an interface, and sends any frame from
+//! it.
 //!
 //! ```text
 //!   interface --> packet socket (AF_PACKET, bound to it) --> receive()
@@ -15,7 +16,7 @@ use nix::sys::socket::{
 };
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Room for what comes while this process does not run: several milliseconds at 10 Gbit/s.
+/// Receive buffer for the time when this process does not run: several milliseconds at 10 Gbit/s.
 const RECEIVE_BUFFER: usize = 32 << 20;
 
 /// A packet socket on one interface.
@@ -25,10 +26,10 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Needs CAP_NET_RAW.
+    /// Opens the socket, which needs CAP_NET_RAW.
     pub(crate) fn open(interface: &str) -> Result<Self, Errno> {
         let index = if_nametoindex(interface)?;
-        // Without a protocol until it is bound: until then it would hear every interface.
+        // Without a protocol until it is bound: otherwise it would receive from every interface.
         let socket = socket(
             AddressFamily::Packet,
             SockType::Raw,
@@ -40,27 +41,27 @@ impl Wire {
         Ok(Self { socket })
     }
 
-    /// The next frame that another host sent here; `None` when there is none.
+    /// Returns the next frame from another host, if there is one.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
         loop {
             match recvfrom::<LinkAddr>(self.socket.as_raw_fd(), buffer) {
-                // Frames that this machine itself sends out of the interface are heard too.
+                // Frames that this machine sends through the interface are received, too.
                 Ok((_, Some(from))) if from.pkttype() == libc::PACKET_OUTGOING => {}
                 Ok((len, _)) => return Ok(Some(len)),
                 Err(Errno::EAGAIN) => return Ok(None),
-                // The interface went down; it may come up again.
+                // The interface has gone down; it may come up again.
                 Err(Errno::EINTR | Errno::ENETDOWN) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// False when the interface does not take it: down, full, or too large.
+    /// Sends a frame. Returns false if the interface does not accept it: down, full, or too large.
     pub(crate) fn send(&self, frame: &[u8]) -> bool {
         send(self.socket.as_raw_fd(), frame, MsgFlags::MSG_DONTWAIT).is_ok()
     }
 
-    /// The number of frames that the socket had no room for since the last call.
+    /// Returns the number of frames dropped by the socket since the last call.
     pub(crate) fn missed(&self) -> u64 {
         let mut seen = libc::tpacket_stats {
             tp_packets: 0,
@@ -82,7 +83,7 @@ impl AsFd for Wire {
     }
 }
 
-/// All protocols of one interface.
+/// Returns the address for all protocols of one interface.
 fn address(index: u32) -> Result<LinkAddr, Errno> {
     let raw = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,

@@ -13,7 +13,8 @@ thread_local! {
     static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `what`, whose allocations a counting allocator leaves out. Memory allocated there is freed there.
+/// Runs `what`, whose allocations a counting allocator leaves out. Memory allocated within is freed
+/// within.
 pub fn aside<T>(what: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
@@ -27,6 +28,6 @@ pub fn aside<T>(what: impl FnOnce() -> T) -> T {
 
 /// Returns true within [`aside`].
 pub fn is_aside() -> bool {
-    // A thread that is ending has no such variable any more.
+    // An ending thread no longer has this variable.
     ASIDE.try_with(Cell::get).unwrap_or(false)
 }

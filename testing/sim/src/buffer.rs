@@ -1,40 +1,40 @@
-//! Memory of a simulated application that knows when it may be touched.
+//! Memory of a simulated application, which detects forbidden accesses.
 //!
 //! ```text
 //!   application: Buffer --- share() ---> the endpoint's and the ports' handles
-//!       give_back(): from here on every visit through any handle is a broken promise
+//!       give_back(): from here on an access through any handle is a broken promise
 //! ```
 //!
-//! Owns: the bytes, and the moment they came back.
+//! Owns: the bytes, and the moment of their return.
 //! Out of scope: operations.
 
 use mx_proto::Memory;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A handle of one piece of memory; clones show the same bytes.
+/// A handle of a buffer; clones refer to the same bytes.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     inner: Rc<Inner>,
-    /// The part of the memory that this handle shows: its beginning and its end.
+    /// Range of the memory that this handle covers.
     shown: (usize, usize),
 }
 
 #[derive(Debug)]
 struct Inner {
     bytes: RefCell<Vec<u8>>,
-    /// Ends of the pieces it is lent in, so that code meets memory in more than one piece.
+    /// Ends of the pieces in which it is lent, so that code handles several pieces.
     seams: Vec<usize>,
     returned: Cell<bool>,
 }
 
 impl Buffer {
-    /// Memory with these bytes, in one piece.
+    /// Makes memory with these bytes, in one piece.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self::in_pieces(bytes, Vec::new())
     }
 
-    /// Memory that is lent piece by piece, with cuts at the `seams` (ascending).
+    /// Makes memory that is lent in pieces, with cuts at the `seams` (ascending).
     pub fn in_pieces(bytes: Vec<u8>, seams: Vec<usize>) -> Self {
         let shown = (0, bytes.len());
         let inner = Inner {
@@ -48,32 +48,32 @@ impl Buffer {
         }
     }
 
-    /// A second handle, for [`crate::Fabric::new`].
+    /// Makes a second handle, for [`crate::Fabric::new`].
     pub fn share(&self) -> Self {
         self.clone()
     }
 
-    /// The operation is over: an access to the bytes from now on breaks a promise.
+    /// Ends the operation: an access to the bytes from now on breaks a promise.
     pub fn give_back(&self) {
         self.inner.returned.set(true);
     }
 
-    /// The operation is over.
+    /// Returns whether the operation has ended.
     pub fn is_back(&self) -> bool {
         self.inner.returned.get()
     }
 
-    /// A copy of the bytes, for the application's own eyes.
+    /// Copies the bytes, as the application.
     pub fn bytes(&self) -> Vec<u8> {
         self.inner.bytes.borrow().clone()
     }
 
-    /// The bytes where they lie, for those who check what others do to them.
+    /// Returns the bytes in place, for checks of what others do to them.
     pub fn look(&self) -> std::cell::Ref<'_, Vec<u8>> {
         self.inner.bytes.borrow()
     }
 
-    /// Handles of it that exist.
+    /// Returns the number of handles.
     pub fn handles(&self) -> usize {
         Rc::strong_count(&self.inner)
     }
@@ -142,22 +142,22 @@ impl Memory for Buffer {
     }
 }
 
-/// Memory in pieces that lie apart.
+/// Memory in separate pieces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pieces(pub Vec<Vec<u8>>);
 
 impl Pieces {
-    /// In one piece.
+    /// Makes memory in one piece.
     pub fn whole(bytes: Vec<u8>) -> Self {
         Self(vec![bytes])
     }
 
-    /// Zeros in pieces of these sizes.
+    /// Makes zeros in pieces of these sizes.
     pub fn zeros(sizes: &[usize]) -> Self {
         Self(sizes.iter().map(|size| vec![0; *size]).collect())
     }
 
-    /// `bytes` cut into pieces of these sizes, the last one as long as need be.
+    /// Cuts `bytes` into pieces of these sizes, the last one as long as needed.
     pub fn cut(bytes: &[u8], sizes: &[usize]) -> Self {
         let mut rest = bytes;
         let mut pieces = Vec::new();
@@ -170,12 +170,12 @@ impl Pieces {
         Self(pieces)
     }
 
-    /// A copy of all of it.
+    /// Copies all bytes.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.concat()
     }
 
-    /// The piece in which byte `at` lies, and where it begins.
+    /// Returns the piece that contains byte `at`, and its offset.
     fn piece_at(&self, at: usize) -> (usize, usize) {
         let mut begin = 0;
         for (index, piece) in self.0.iter().enumerate() {

@@ -1,29 +1,30 @@
-//! Calling operations off where their completions are not wanted.
+//! Cancels operations whose completions are not needed.
 
 use crate::owner::{Completion, Queue, Reports, Verdicts};
 use mx_proto::port::Port;
 use mx_proto::{Clock, Endpoint, Memory, RequestId, Status};
 use std::fmt;
 
-/// The effect of calling an operation off.
+/// Effect of a cancel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cancelled {
-    /// The peer will not notice: no message was lost.
+    /// The peer does not notice: no message was lost.
     Withdrawn,
-    /// A message had matched; its sender learns that it was not wanted.
+    /// A message had matched; its sender gets an error.
     Aborted,
-    /// A send that completes when its receiver does not read it any more.
+    /// A send, which completes when its receiver no longer reads it.
     Later,
-    /// There is no such request: it has completed, or never was; or it is a receive whose message is there, and completes as that.
+    /// There is no such request: it has completed, or never existed; or it is a receive whose
+    /// message has arrived, and completes with it.
     Unknown,
 }
 
 /// An endpoint whose owner is a [`Queue`].
 pub trait CallOff {
-    /// Calls an operation off, and takes its completion.
+    /// Cancels an operation, and takes its completion.
     ///
     /// # Panics
-    /// When there is none although it is over, or more than one.
+    /// If there is no completion although the operation has ended, or more than one.
     fn cancel(&mut self, request: RequestId) -> Cancelled;
 }
 

@@ -1,93 +1,94 @@
-//! The book of everything that was sent and received, and the rules it must obey.
+//! Book of all messages sent and received, with the rules that they must obey.
 //!
 //! ```text
 //!   sent(from, to, bits) ----> Message { serial, state }
-//!   received(bits, bytes) ---> which message is it?  once?  for this life?  in order?  undamaged?
+//!   received(bits, bytes) ---> which message?  once?  for this life?  in order?  undamaged?
 //! ```
 //!
-//! Owns: one entry a message.
+//! Owns: one entry for each message.
 //! Out of scope: endpoints, ports. A broken rule is a panic that names the rule.
 //!
-//! A message of eight bytes or more carries its serial number. Shorter ones are told apart by
-//! sender, bits and length, and count as received in the order sent.
+//! A message of eight bytes or more carries its serial number. Shorter ones are distinguished by
+//! sender, bits and length, and count as received in the order of sending.
 
 use crate::rng::Rng;
 use crate::world::NodeId;
 use mx_proto::{Instant, MatchBits, MatchMask, RemoteId, SessionId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A life of a node: an index into the book.
+/// A node's life: an index into the book.
 pub type LifeId = usize;
 
 /// Number of a message in the book.
 pub type Serial = u64;
 
-/// The state of a message at its sender.
+/// State of a message at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendState {
     /// Posted and not complete.
     Pending,
-    /// Complete: it will arrive unless the remotes part.
+    /// Complete: it will arrive unless the session ends.
     Done,
-    /// Cancelled, timed out, or its remote went away: it may have arrived or not.
+    /// Cancelled, timed out, or its remote was lost: it may have arrived or not.
     Given,
 }
 
 /// A message.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its sender.
+    /// Life of the sender.
     pub from: LifeId,
-    /// Its receiver.
+    /// Life of the receiver.
     pub to: LifeId,
-    /// Its match bits.
+    /// Match bits.
     pub bits: MatchBits,
-    /// Its length.
+    /// Length in bytes.
     pub len: usize,
-    /// Its state at its sender.
+    /// State at its sender.
     pub state: SendState,
-    /// The message has been received, or thrown away by its receiver's own choice.
+    /// Whether it has been received, or thrown away by its receiver's own choice.
     pub arrived: bool,
-    /// A message like this one was cut off before its serial number: it may have been this one.
+    /// Whether a similar message was truncated before its serial number, and may have been this
+    /// one.
     perhaps: bool,
-    /// The number of partings of the two when it was sent.
+    /// Number of ended sessions between the two when it was sent.
     partings: u32,
-    /// The first message that was sent after this one was complete.
+    /// First message that was sent after this one was complete.
     complete_before: Option<Serial>,
-    /// The first message that was sent after the send of this one had ended, in whichever way.
+    /// First message that was sent after the send of this one had ended, in any way.
     ended_before: Option<Serial>,
 }
 
-/// A message that has been received.
+/// A receipt of a message.
 #[derive(Clone, Copy, Debug)]
 struct Receipt {
     serial: Serial,
-    /// The number of the receive that is posted next.
+    /// Number of the receive that is posted next.
     next: u64,
 }
 
 /// A life of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
-    /// Its node.
+    /// Node of the life.
     pub node: NodeId,
-    /// Its session.
+    /// Session number.
     pub session: SessionId,
-    /// When it died.
+    /// Time of death; `None` while it lives.
     pub died: Option<Instant>,
 }
 
-/// The match bits and mask of a posted receive.
+/// Match bits and mask of a posted receive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Selector {
-    /// Its bits.
+    /// Match bits.
     pub bits: u64,
-    /// Its mask.
+    /// Mask.
     pub mask: u64,
 }
 
 impl Selector {
-    /// Accepts only messages with exactly these bits.
+    /// Returns a selector for messages with exactly these bits.
     pub fn exact(bits: u64) -> Self {
         Self {
             bits,
@@ -100,7 +101,7 @@ impl Selector {
     }
 }
 
-/// Messages a receive may be compared with: same receiver, selector, sender and bits.
+/// Key of messages that a receive may be compared with: receiver, selector, sender and bits.
 type OrderKey = (LifeId, Selector, LifeId, u64);
 
 /// The book.
@@ -109,37 +110,37 @@ pub struct Book {
     lives: Vec<Life>,
     by_session: HashMap<u64, LifeId>,
     messages: Vec<Message>,
-    /// Serials not yet arrived of messages too short to carry one.
+    /// Serials not yet arrived, of messages too short to carry one.
     short: HashMap<(LifeId, LifeId, u64, usize), BTreeSet<Serial>>,
-    /// Serials that were taken for an arrival from a sender that was not known any more; they may
-    /// have been another sender's.
+    /// Serials assigned to arrivals from a sender that was no longer known; they may belong to
+    /// another sender.
     guessed: BTreeSet<Serial>,
-    /// Serial received, by the order in which the receives were posted.
+    /// Serials received, by the position of the receives.
     order: HashMap<OrderKey, BTreeMap<u64, Serial>>,
     /// Serial of the message reported last, by receiver, sender and bits.
     reported: HashMap<(LifeId, LifeId, u64), Serial>,
-    /// Receives, by their numbers, that were called off when all bytes of their messages were there: their reports do not wait
-    /// for others any more.
+    /// Receives, by their numbers, that were cancelled when all bytes of their messages had
+    /// arrived: their reports no longer wait for others.
     called_off: BTreeSet<(LifeId, u64)>,
-    /// Receipts, by receiver and sender, in that order.
+    /// Receipts in order, by receiver and sender.
     receipts: HashMap<(LifeId, LifeId), Vec<Receipt>>,
     /// Serial last shown to the handler, by receiver, sender and bits.
     shown: HashMap<(LifeId, RemoteId, u64), Serial>,
-    /// Serial last taken out of the inbox, by receiver and sender.
+    /// Serial last taken from the inbox, by receiver and sender.
     taken: HashMap<(LifeId, RemoteId), Serial>,
-    /// Receivers from which a message was withdrawn: a receive may have been put back, so the order
-    /// of their receives says nothing any more.
+    /// Receivers from which a message was withdrawn: a receive may have been put back, so that the
+    /// order of their receives proves nothing any more.
     withdrawn: BTreeSet<LifeId>,
     partings: HashMap<(LifeId, LifeId), u32>,
     received: u64,
     tally: BTreeMap<String, u64>,
 }
 
-/// Bytes from which on a message carries its serial.
+/// Minimum length of a message with a serial.
 const SERIAL_LEN: usize = 8;
 
 impl Book {
-    /// A node begins a life.
+    /// Begins a life of a node.
     pub fn born(&mut self, node: NodeId, session: SessionId) -> LifeId {
         let life = self.lives.len();
         self.lives.push(Life {
@@ -152,37 +153,37 @@ impl Book {
         life
     }
 
-    /// A life has ended.
+    /// Ends a life.
     pub fn died(&mut self, life: LifeId, at: Instant) {
         self.lives[life].died = Some(at);
     }
 
-    /// All lives.
+    /// Returns all lives.
     pub fn lives(&self) -> &[Life] {
         &self.lives
     }
 
-    /// The life that has that session.
+    /// Returns the life with that session.
     pub fn life_of(&self, session: SessionId) -> Option<LifeId> {
         self.by_session.get(&session.0).copied()
     }
 
-    /// Messages sent so far: the serial of the next one.
+    /// Returns the number of messages sent so far, which is the next serial.
     pub fn sent(&self) -> Serial {
         self.messages.len() as Serial
     }
 
-    /// Messages received so far.
+    /// Returns the number of messages received so far.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Counts something that happened, so that a test can see whether it tests anything.
+    /// Counts an event, so that a test can check that it covers it.
     pub fn count(&mut self, what: impl Into<String>) {
         *self.tally.entry(what.into()).or_default() += 1;
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> &BTreeMap<String, u64> {
         &self.tally
     }
@@ -199,7 +200,7 @@ impl Book {
             .unwrap_or(0)
     }
 
-    /// Writes down a message about to be posted; its serial and its bytes.
+    /// Records a message about to be posted; returns its serial and bytes.
     pub fn compose(
         &mut self,
         from: LifeId,
@@ -231,7 +232,7 @@ impl Book {
         (serial, content(serial, from, len))
     }
 
-    /// A message, to be looked at.
+    /// Returns a message.
     pub fn message(&self, serial: Serial) -> &Message {
         &self.messages[serial as usize]
     }
@@ -246,7 +247,7 @@ impl Book {
         }
     }
 
-    /// Its send has completed well. `acknowledged`: not before the receiver had it.
+    /// Records that a send has completed. `acknowledged`: not before the receiver had the message.
     pub fn send_done(&mut self, serial: Serial, acknowledged: bool) {
         let next = self.messages.len() as Serial;
         let message = &mut self.messages[serial as usize];
@@ -264,8 +265,8 @@ impl Book {
         );
     }
 
-    /// The ends of the messages for which the report of this one may wait: those of its line that were sent before it, and that
-    /// had not ended then.
+    /// Returns the ends of the messages for which the report of this one may wait: those with its
+    /// receiver, sender and bits that were sent before it, and that had not ended then.
     fn predecessors(&self, serial: Serial) -> impl Iterator<Item = Option<Serial>> {
         let message = &self.messages[serial as usize];
         let line = (message.from, message.to, message.bits);
@@ -276,7 +277,7 @@ impl Book {
             .filter(move |end| end.is_none_or(|end| end > serial))
     }
 
-    /// Its send has ended otherwise.
+    /// Records that a send has failed.
     pub fn send_given(&mut self, serial: Serial) {
         let next = self.messages.len() as Serial;
         let message = &mut self.messages[serial as usize];
@@ -290,7 +291,7 @@ impl Book {
         self.withdrawn.insert(message.to);
     }
 
-    /// A message was shown to the unexpected handler of `to`, or received there.
+    /// Finds the message that was shown to the unexpected handler of `to`, or received there.
     fn identify(
         &mut self,
         to: LifeId,
@@ -304,7 +305,7 @@ impl Book {
             head.copy_from_slice(&bytes[..SERIAL_LEN]);
             u64::from_le_bytes(head)
         } else {
-            // The oldest of those that look alike, as they arrive in order.
+            // The oldest of those that look the same, because they arrive in order.
             let found = self.oldest_alike(to, from, bits, len);
             found
                 .or_else(|| self.regret(to, from?, bits, len))
@@ -336,7 +337,7 @@ impl Book {
         serial
     }
 
-    /// The oldest short message to `to` that has not arrived.
+    /// Returns the oldest short message to `to` that has not arrived.
     fn oldest_alike(
         &mut self,
         to: LifeId,
@@ -358,8 +359,8 @@ impl Book {
         Some(found)
     }
 
-    /// The sender is known and nothing of its is left: the message taken for its own before was another
-    /// sender's.
+    /// Corrects an assignment: the sender is known, and all of its messages have arrived, so that
+    /// the message assigned to it before belongs to another sender.
     fn regret(&mut self, to: LifeId, from: LifeId, bits: MatchBits, len: usize) -> Option<Serial> {
         let guess = self.guessed.iter().copied().find(|serial| {
             let message = &self.messages[*serial as usize];
@@ -374,7 +375,7 @@ impl Book {
         Some(guess)
     }
 
-    /// Message shown to the unexpected handler. Those that have come over one association, `over`, keep
+    /// Records a message shown to the unexpected handler. Those over one association, `over`, keep
     /// their order.
     pub fn shown(
         &mut self,
@@ -385,7 +386,7 @@ impl Book {
     ) -> Serial {
         let serial = self.identify(to, Some(from), bits, bytes.len(), bytes);
         if bytes.len() < SERIAL_LEN {
-            // One of several that look alike.
+            // One of several that look the same.
             return serial;
         }
         let before = self.shown.insert((to, over, bits.0), serial);
@@ -396,8 +397,8 @@ impl Book {
         serial
     }
 
-    /// A message was taken out of the inbox of `to`, where each sender's have their turn. Those that have
-    /// come over one association of its, `over`, keep their order.
+    /// Records a message taken from the inbox of `to`, where each sender has its turn. Those over
+    /// one association, `over`, keep their order.
     pub fn taken(
         &mut self,
         to: LifeId,
@@ -408,7 +409,7 @@ impl Book {
         let serial = self.identify(to, Some(from), bits, bytes.len(), bytes);
         self.arrived(serial);
         if bytes.len() < SERIAL_LEN {
-            // One of several that look alike.
+            // One of several that look the same.
             return;
         }
         let before = self.taken.insert((to, over), serial);
@@ -418,14 +419,14 @@ impl Book {
         );
     }
 
-    /// A receive that has completed, and whose report may still wait for others, was called off.
+    /// Records that a completed receive, whose report may still wait for others, was cancelled.
     pub fn called_off(&mut self, to: LifeId, posted: u64) {
         self.called_off.insert((to, posted));
     }
 
-    /// A receive that had been posted as number `posted` of its life with `selector` has completed
-    /// with `bytes` of a message of `len` bytes; the next one will have number `next`. `from` is there
-    /// when the sender is still known.
+    /// Records that a receive, posted as number `posted` of its life with `selector`, has completed
+    /// with `bytes` of a message of `len` bytes; the next one will have number `next`. `from` is
+    /// the sender, if it is still known.
     pub fn received_by(
         &mut self,
         to: LifeId,
@@ -472,9 +473,9 @@ impl Book {
         );
     }
 
-    /// A message that was complete is proven to be there by any that was sent after it: none of these
-    /// is received between the posting of its receive, as number `posted`, and that one's completion. Its report may wait for
-    /// others of its line that had not ended.
+    /// Checks proofs: a message that was complete is proven to have arrived by any that was sent
+    /// after it. None of those is received between the posting of its receive, as number `posted`,
+    /// and the completion. Its report may wait for others with its bits that had not ended.
     fn check_proofs(&self, serial: Serial, posted: u64) {
         let message = &self.messages[serial as usize];
         let ends = self.predecessors(serial).chain([message.complete_before]);
@@ -501,7 +502,7 @@ impl Book {
         }
     }
 
-    /// A receive took only the first bytes of a message, too few to tell which.
+    /// Handles a receive that took too few bytes of a message to identify it.
     fn cut_off(
         &mut self,
         to: LifeId,
@@ -527,8 +528,8 @@ impl Book {
         );
     }
 
-    /// A receive ended while it was being filled. One that came with its data is lost, although its sender
-    /// was told that all is well.
+    /// Records that a receive ended while it was being filled. A message that came with its data is
+    /// lost, although its sender was told that it is complete.
     pub fn lost_midway(&mut self, to: LifeId, by: Selector) {
         for message in &mut self.messages {
             let accepted = (message.bits.0 ^ by.bits) & by.mask == 0;
@@ -536,7 +537,7 @@ impl Book {
         }
     }
 
-    /// A message has reached its receiver.
+    /// Records that a message has reached its receiver.
     pub fn arrived(&mut self, serial: Serial) {
         let message = &mut self.messages[serial as usize];
         assert!(
@@ -551,14 +552,14 @@ impl Book {
         }
     }
 
-    /// The message was thrown away by its receiver's own choice, or that receiver's receive was
-    /// called off when it had matched: it must not arrive.
+    /// Records that a message was thrown away by its receiver's own choice, or that its matched
+    /// receive was cancelled: it must not arrive.
     pub fn refused(&mut self, serial: Serial) {
         self.arrived(serial);
     }
 
-    /// Messages that must arrive and have not: both lives last, they never parted since, and the
-    /// sender was told that all is well or nothing yet.
+    /// Returns messages that must arrive and have not: both lives last, their session never ended
+    /// since, and the send is complete or pending.
     pub fn missing(&self) -> Vec<Serial> {
         let missing = |message: &Message| {
             !message.arrived
@@ -569,7 +570,7 @@ impl Book {
         };
         let all = (0..).zip(&self.messages);
         let missing = all.filter(|(_, message)| missing(message));
-        // Short ones are told apart by their order only, which a lost one upsets.
+        // Short messages are distinguished by their order only, which a lost one disturbs.
         let sure = missing.filter(|(_, message)| {
             message.len >= SERIAL_LEN || {
                 let mut alike = self
@@ -595,7 +596,7 @@ impl Message {
     }
 }
 
-/// The bytes of a message.
+/// Returns the bytes of a message.
 fn content(serial: Serial, from: LifeId, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let mut rest = bytes.as_mut_slice();
@@ -655,7 +656,8 @@ mod tests {
         book.received_by(1, (posted, 10, Selector::exact(7)), from, BITS, 0, &[]);
     }
 
-    /// From sender 2, then from sender 0; the sender of the first received is not known.
+    /// Makes a book with messages from sender 2, then from sender 0; the sender of the first one
+    /// received is not known.
     fn two_empty_messages() -> Book {
         let mut book = book();
         book.born(2, SessionId(12));
@@ -734,7 +736,7 @@ mod tests {
         book.send_done(serial, true);
     }
 
-    /// A message and one with other bits that was sent later, received first.
+    /// Sends a message and a later one with other bits, which is received first.
     fn overtaken(complete: bool, recv: u64) {
         let mut book = book();
         let (first, bytes) = book.compose(0, 1, BITS, 20);

@@ -1,4 +1,4 @@
-//! Virtual time: stands still until it is moved.
+//! Virtual time: stands still until it is advanced.
 //!
 //! Clones show the same time.
 
@@ -7,24 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A clock that only the simulation, or the test, moves.
+/// A clock that only the simulation or the test advances.
 #[derive(Clone, Debug, Default)]
 pub struct VirtualClock {
     now: Arc<AtomicU64>,
 }
 
 impl VirtualClock {
-    /// A clock at time zero.
+    /// Makes a clock at time zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Moves to `to`; an earlier time than now is ignored.
+    /// Advances to `to`; an earlier time than now is ignored.
     pub fn advance_to(&self, to: Instant) {
         self.now.fetch_max(to.0, Relaxed);
     }
 
-    /// Lets so much time pass.
+    /// Advances by `span`.
     pub fn advance(&self, span: Duration) {
         self.advance_to(self.now().after(span));
     }

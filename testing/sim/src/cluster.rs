@@ -1,23 +1,23 @@
 //! Nodes and the loop that runs them.
 //!
 //! ```text
-//!   agenda: (time, order, node) --> step(): clock moves, node.progress() until it has no more
-//!                                   to do, its deadline goes back into the agenda
+//!   agenda: (time, order, node) --> step(): the clock advances, node.progress() until nothing
+//!                                   is left to do, its deadline goes back into the agenda
 //! ```
 //!
-//! Generic over what a node is: an endpoint with an application, or any layer above a port.
-//! Finds by itself: nodes that want to be polled for ever while no time passes.
+//! Generic over nodes: an endpoint with an application, or any layer above a port. Detects nodes
+//! that poll for ever while no time passes.
 
 use crate::world::{NodeId, World};
 use mx_proto::Instant;
 use std::time::Duration;
 
-/// A node, as the loop uses it.
+/// Interface of a node to the loop.
 pub trait Drive {
-    /// Does what can be done now. Returns true when anything happened.
+    /// Does everything possible now. Returns true if anything happened.
     fn progress(&mut self) -> bool;
 
-    /// When it wants to be called although nothing arrives.
+    /// Returns the time at which the node has to be called although nothing arrives.
     fn deadline(&self) -> Option<Instant>;
 }
 
@@ -32,23 +32,23 @@ pub struct Cluster<D> {
 #[derive(Debug)]
 struct Slot<D> {
     driver: Option<D>,
-    /// The time until which the node lives but does nothing.
+    /// Time until which the node lives but does nothing.
     stalled_until: Instant,
-    /// The earliest wake-up in the agenda for its deadline.
+    /// Earliest entry of the agenda for its deadline.
     planned: Option<Instant>,
-    /// Wake-ups in a row that were asked for, were due and achieved nothing.
+    /// Consecutive wake-ups that were requested, were due and achieved nothing.
     fruitless: u32,
 }
 
-/// Calls of one node's `progress` in a row, all of them saying "something happened", while no time
+/// Maximum number of consecutive calls of one node's `progress` that return true while no time
 /// passes. Far above what the largest test message needs.
 const BUSY_LIMIT: u32 = 100_000;
 
-/// See [`Slot::fruitless`]. A deadline may be rounded by its timer, so a few are no fault.
+/// Maximum of [`Slot::fruitless`]. A timer may round a deadline, so a few are allowed.
 const FRUITLESS_LIMIT: u32 = 100;
 
 impl<D: Drive> Cluster<D> {
-    /// No nodes yet.
+    /// Makes a cluster without nodes.
     pub fn new(world: &World) -> Self {
         Self {
             world: world.clone(),
@@ -57,12 +57,12 @@ impl<D: Drive> Cluster<D> {
         }
     }
 
-    /// The world it runs in.
+    /// Returns the world of the cluster.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Number the next node will have.
+    /// Returns the number of the next node.
     pub fn next_id(&self) -> NodeId {
         self.slots.len()
     }
@@ -80,22 +80,22 @@ impl<D: Drive> Cluster<D> {
         id
     }
 
-    /// Nodes ever added.
+    /// Returns the number of nodes ever added.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// True when there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// A node, unless it is dead. Callers that give it something to do call [`Self::poke`] after.
+    /// Returns a node, unless it is dead. Callers that give it work call [`Self::poke`] afterwards.
     pub fn node(&mut self, id: NodeId) -> Option<&mut D> {
         self.slots.get_mut(id)?.driver.as_mut()
     }
 
-    /// A node, to be looked at, unless it is dead.
+    /// Returns a node for inspection, unless it is dead.
     pub fn peek(&self, id: NodeId) -> Option<&D> {
         self.slots.get(id)?.driver.as_ref()
     }
@@ -105,14 +105,14 @@ impl<D: Drive> Cluster<D> {
         self.world.wake(self.world.now(), id);
     }
 
-    /// Takes a node out; dropping what comes back is its death.
+    /// Removes a node; dropping the result is its death.
     pub fn kill(&mut self, id: NodeId) -> Option<D> {
         let slot = self.slots.get_mut(id)?;
         slot.planned = None;
         slot.driver.take()
     }
 
-    /// Puts a new life in a dead node's place.
+    /// Begins a new life in a dead node's place.
     pub fn restart(&mut self, id: NodeId, driver: D) {
         if let Some(slot) = self.slots.get_mut(id) {
             slot.driver = Some(driver);
@@ -122,7 +122,7 @@ impl<D: Drive> Cluster<D> {
         }
     }
 
-    /// The node does nothing for a while; its port fills up meanwhile.
+    /// Lets the node do nothing for a while; its port fills up meanwhile.
     pub fn stall(&mut self, id: NodeId, span: Duration) {
         let until = self.world.now().after(span);
         if let Some(slot) = self.slots.get_mut(id) {
@@ -131,16 +131,16 @@ impl<D: Drive> Cluster<D> {
         }
     }
 
-    /// Steps taken so far.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Goes to the next entry of the agenda and runs its node. `None`: nothing will ever happen
-    /// again by itself.
+    /// Runs the node of the agenda's next entry. Returns `None` if nothing will ever happen again
+    /// by itself.
     ///
     /// # Panics
-    /// When a node wants to be polled for ever without time passing.
+    /// If a node polls for ever while no time passes.
     pub fn step(&mut self) -> Option<NodeId> {
         let id = self.world.advance()?;
         self.steps += 1;
@@ -181,7 +181,7 @@ impl<D: Drive> Cluster<D> {
         Some(id)
     }
 
-    /// Steps until `until`. Returns false when the step limit was reached before.
+    /// Runs until `until`. Returns false if the step limit is reached before.
     pub fn run_until(&mut self, until: Instant, step_limit: u64) -> bool {
         for _ in 0..step_limit {
             if self.world.next_at().is_none_or(|at| at > until) {
@@ -193,8 +193,8 @@ impl<D: Drive> Cluster<D> {
         false
     }
 
-    /// Steps until `done` says so. Returns false when nothing happens any more or the step limit
-    /// was reached before.
+    /// Runs while `going` returns true. Returns false if nothing happens any more or the step limit
+    /// is reached before.
     pub fn run_while(&mut self, step_limit: u64, mut going: impl FnMut(&mut Self) -> bool) -> bool {
         for _ in 0..step_limit {
             if !going(self) {
@@ -207,7 +207,7 @@ impl<D: Drive> Cluster<D> {
         false
     }
 
-    /// Steps until nothing happens any more. Returns false when the step limit was reached before.
+    /// Runs until nothing happens any more. Returns false if the step limit is reached before.
     pub fn run_idle(&mut self, step_limit: u64) -> bool {
         (0..step_limit).any(|_| self.step().is_none())
     }

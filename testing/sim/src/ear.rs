@@ -1,10 +1,10 @@
-//! A [`Sink`] for tests that says only what a test wants to hear.
+//! A [`Sink`] that passes on only the events a test implements.
 
 use crate::sink::Sink;
 use mx_proto::port::{HeaderBytes, LinkDown, Place};
 use mx_proto::{LinkId, Memory, Source};
 
-/// The events that a test hears of its port. A link's end fails a test that does not expect it.
+/// Events of a port that a test handles. A link's unexpected end fails the test.
 pub trait Ear<M: Memory = Vec<u8>> {
     /// `on_up`.
     fn on_up(&mut self, _: LinkId) {}
@@ -34,7 +34,7 @@ pub trait Ear<M: Memory = Vec<u8>> {
     }
 }
 
-/// The sink with that ear: `port.poll(&clock, 64, &mut Hearing(&mut ear))`.
+/// Sink around an ear: `port.poll(&clock, 64, &mut Hearing(&mut ear))`.
 #[derive(Debug)]
 pub struct Hearing<'a, E>(pub &'a mut E);
 

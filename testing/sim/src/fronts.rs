@@ -1,11 +1,12 @@
-//! The fronts of what endpoints and methods do, on and off.
+//! Switch for the fronts of endpoints and methods.
 //!
 //! ```text
-//!   on    whatever has a front is asked by it first     the ports' next_packet
+//!   on    a call tries its front first                  the ports' next_packet
 //!   off   the general function decides everything
 //! ```
 //!
-//! Both have to lead to the same. Owns: the switch of this thread, and how often a front has answered.
+//! Both must have the same effect. Owns: the switch of this thread, and the number of answers from
+//! fronts.
 
 use mx_proto::port::body_len;
 use mx_proto::round::{Front, Next, PortEvent};
@@ -16,7 +17,7 @@ thread_local! {
     static ANSWERS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Runs with fronts or without; says how often one has answered.
+/// Runs with or without fronts; returns the number of answers from fronts, too.
 pub fn with<R>(on: bool, run: impl FnOnce() -> R) -> (R, u64) {
     let (before, answers) = (ON.replace(on), ANSWERS.get());
     let result = run();
@@ -24,18 +25,19 @@ pub fn with<R>(on: bool, run: impl FnOnce() -> R) -> (R, u64) {
     (result, ANSWERS.get() - answers)
 }
 
-/// Whether they are on.
+/// Returns whether fronts are on.
 pub fn are_on() -> bool {
     ON.get()
 }
 
-/// Notes that a front has answered.
+/// Counts an answer of a front.
 pub fn note_answer() {
     ANSWERS.set(ANSWERS.get() + 1);
 }
 
-/// The answer of a port's front, given the next of its round and the bytes of a body that it lends; what is none of the
-/// front's is kept for [`Rounds::next`](mx_proto::round::Rounds::next).
+/// Makes the answer of a port's front from the next event of its round and the length of the body
+/// that it lends; keeps an event that the front does not handle for
+/// [`Rounds::next`](mx_proto::round::Rounds::next).
 pub(crate) fn answer(next: Next, lent: usize, kept: &mut Option<Next>) -> Front {
     match next {
         Next::Event(PortEvent::Packet { link, header }) if body_len(&header) == lent => {

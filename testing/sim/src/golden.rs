@@ -1,6 +1,6 @@
-//! Texts that are kept beside tests.
+//! Expected texts, stored beside tests.
 
-/// Compares a text with the one that is kept at `path`; writes it there first if `MX_BLESS` is set.
+/// Compares a text with the file at `path`; writes it there first if `MX_BLESS` is set.
 ///
 /// # Panics
 /// If they differ.

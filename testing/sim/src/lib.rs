@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
-//! A network in one thread whose every event follows from a seed.
+//! A network in one thread in which every event follows from a seed.
 //!
 //! ```text
-//!   Cluster -- runs --> nodes: whatever implements Drive (an Endpoint with an application, the
-//!      |                 |      whole BMI method, ...)
+//!   Cluster -- runs --> nodes: any type that implements Drive (an Endpoint with an application,
+//!      |                 |      the whole BMI method, ...)
 //!      |                 v
 //!      |        SimPort (reliable)          mx_proto::reliability::Reliable over SimDatagrams
 //!      |                 |                               |
@@ -12,17 +12,17 @@
 //!    World: virtual clock, agenda ordered by (time, order of entry), chance, log
 //! ```
 //!
-//! The fixtures of port tests are here too: the clock, memory that knows when it may be touched
-//! ([`Buffer`]) or lies in pieces ([`Pieces`]), sinks ([`Recorder`], [`Ear`]), datagrams made by hand
-//! ([`datagram::header`]), and the log ([`log_lines()`]).
+//! The crate also contains fixtures for port tests: the clock, memory that detects forbidden
+//! accesses ([`Buffer`]) or has several pieces ([`Pieces`]), sinks ([`Recorder`], [`Ear`]),
+//! datagrams built by hand ([`datagram::header`]), and the log ([`log_lines()`]).
 //!
-//! Runs of nodes are in [`scenario`], for any network; ports of other crates join in there.
-//! [`explore`] leaves nothing to chance: it makes every order of a few steps. On a [`ScriptedNet`] a test
-//! chooses every event itself.
+//! [`scenario`] runs nodes on any network; ports of other crates can join in. [`explore`] leaves
+//! nothing to chance: it makes every order of a few steps. On a [`ScriptedNet`] a test chooses
+//! every event itself.
 //!
 //! Everything is generic over the memory type, and clocks are handles that can be cloned, so that
-//! any layer above a port can be put on it. Nothing sleeps and nothing reads a real clock; equal
-//! seeds give equal runs. A failing run prints its log and `SIM_SEED=n`, which repeats it.
+//! any layer above a port can use it. Nothing sleeps or reads a real clock; equal seeds give equal
+//! runs. A failing run prints its log and `SIM_SEED=n`, which repeats it.
 
 pub mod aside;
 pub mod buffer;

@@ -1,40 +1,40 @@
-//! A direction between two nodes, with everything that can go wrong on it.
+//! A direction between two nodes, with all faults that can occur on it.
 //!
 //! ```text
 //!   offer --> mtu --> queue (drop-tail) --> loss --> corrupt one bit --> latency + jitter --> 0..2
 //!             cut     bandwidth                      duplicate           reorder: held back  arrivals
 //! ```
 //!
-//! A datagram that the network layer cuts is lost when one of its pieces is.
+//! A datagram that the network layer fragments is lost if any fragment is.
 
 use crate::queue::Queue;
 use crate::rng::Rng;
 use mx_proto::Instant;
 use std::time::Duration;
 
-/// The faults and the speed of a link. Probabilities are between 0 and 1.
+/// Faults and speed of a link. Probabilities are between 0 and 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Faults {
-    /// The time that everything takes.
+    /// Minimum delay.
     pub latency: Duration,
-    /// The longest time beyond that.
+    /// Maximum of the additional random delay.
     pub jitter: Duration,
-    /// The probability that a datagram is lost.
+    /// Probability that a datagram is lost.
     pub loss: f64,
-    /// The probability that it arrives twice.
+    /// Probability that a datagram arrives twice.
     pub duplicate: f64,
-    /// The probability that it is held back, so that it is reordered.
+    /// Probability that a datagram is delayed, so that it is reordered.
     pub reorder: f64,
-    /// The probability that one of its bits is turned.
+    /// Probability that one of its bits flips.
     pub corrupt: f64,
-    /// Bytes a second; `None`: no limit.
+    /// Bytes a second; `None`: unlimited.
     pub bandwidth: Option<u64>,
-    /// Bytes that wait for their turn at most; the rest is lost.
+    /// Maximum number of waiting bytes; more are lost.
     pub queue: usize,
 }
 
 impl Default for Faults {
-    /// A good local network.
+    /// Returns a good local network.
     fn default() -> Self {
         Self {
             latency: Duration::from_micros(20),
@@ -50,7 +50,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Something between perfect and terrible.
+    /// Draws a link between perfect and terrible.
     pub fn random(rng: &mut Rng) -> Self {
         let mut some = |most: f64| {
             if rng.chance(0.5) {
@@ -81,18 +81,18 @@ impl Faults {
     }
 }
 
-/// A script's decision about one datagram, before chance has its turn.
+/// Decision of a script about one datagram, before chance decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// Whatever chance says.
+    /// Chance decides.
     Chance,
-    /// The packet arrives, whatever chance says.
+    /// The datagram arrives, whatever chance says.
     Pass,
-    /// The packet is lost.
+    /// The datagram is lost.
     Drop,
-    /// The packet arrives this much later than it would.
+    /// The datagram arrives later by this time.
     Hold(Duration),
-    /// The packet arrives twice.
+    /// The datagram arrives twice.
     Twice,
 }
 
@@ -106,18 +106,18 @@ pub struct Link {
     cut: bool,
 }
 
-/// The fate of one datagram.
+/// Fate of one datagram.
 #[derive(Debug)]
 pub struct Offered {
-    /// In a word, for the log.
+    /// Name of the fate, for the log.
     pub fate: &'static str,
-    /// When what arrives; at most two.
+    /// Arrivals, at most two, each with its time.
     pub arrivals: Vec<(Instant, Vec<u8>)>,
 }
 
 impl Link {
-    /// A link with these faults, over which datagrams of at most `mtu` bytes pass in one piece, and
-    /// whose chance comes from `rng`.
+    /// Makes a link with these faults, over which datagrams of at most `mtu` bytes pass in one
+    /// piece, and whose chance comes from `rng`.
     pub fn new(faults: Faults, mtu: usize, rng: Rng) -> Self {
         Self {
             faults,
@@ -133,27 +133,27 @@ impl Link {
         self.faults = faults;
     }
 
-    /// Loses everything from now on, or stops doing so.
+    /// Makes the link lose everything from now on, or work again.
     pub fn set_cut(&mut self, cut: bool) {
         self.cut = cut;
     }
 
-    /// Loses everything.
+    /// Returns whether the link loses everything.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Largest datagram that passes in one piece.
+    /// Returns the size of the largest datagram that passes in one piece.
     pub fn mtu(&self) -> usize {
         self.mtu
     }
 
-    /// The route has changed.
+    /// Changes the route, and with it the MTU.
     pub fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
     }
 
-    /// Sends one datagram on its way, in several pieces if it has to be and `may_cut`.
+    /// Sends a datagram, fragmented if it has to be and `may_cut`.
     pub fn offer(&mut self, now: Instant, bytes: &[u8], wanted: Fate, may_cut: bool) -> Offered {
         let lost = |fate| Offered {
             fate,

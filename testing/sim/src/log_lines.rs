@@ -1,10 +1,10 @@
-//! Lines that one thread logs, for tests of what an administrator reads.
+//! Lines that one thread logs, for tests of the log.
 
 use log::{LevelFilter, Log, Metadata, Record};
 use std::cell::RefCell;
 
-/// Runs `action` and returns the lines that this thread logs meanwhile, down to debug level. No other logger may be
-/// installed in the process.
+/// Runs `action` and returns the lines that this thread logs meanwhile, down to debug level. The
+/// process must have no other logger.
 pub fn log_lines(action: impl FnOnce()) -> Vec<String> {
     // A second call finds the logger installed by the first.
     let _ = log::set_logger(&ThreadLogger);
@@ -15,7 +15,7 @@ pub fn log_lines(action: impl FnOnce()) -> Vec<String> {
 }
 
 thread_local! {
-    /// Lines of the call of [`log_lines`] under way; `None` outside of one.
+    /// Lines of the running call of [`log_lines`]; `None` outside of one.
     static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 

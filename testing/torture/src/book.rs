@@ -1,16 +1,17 @@
 //! Contents of messages, and the check of those that arrive.
 //!
 //! ```text
-//!   | from | side | to | tag | life | peer | number | len | a pattern that follows from all of these ...  |
+//!   | from | side | to | tag | life | peer | number | len | a pattern derived from all of these ...       |
 //!   0      4      8    12    16     20     24       28    32 = HEADER    (little-endian; cut where len ends)
 //! ```
 //!
-//! A message shorter than its header is *nameless*: only what is there of it is checked.
+//! A message shorter than its header is *nameless*: only the bytes that it has are checked.
 //!
-//! Two nodes that call each other have two sessions, and are two peers to each other. So a message says on which side
-//! of its session the sender is, and what comes from each peer has an order of its own.
+//! Two nodes that call each other have two sessions, and are two peers to each other. So a message
+//! names the sender's side of its session, and the messages of each peer have an order of their
+//! own.
 //!
-//! Owns: the numbers one life of a node has given, and all it has received.
+//! Owns: the numbers that one life of a node has given, and everything it has received.
 //! Out of scope: operations, buffers, other nodes' books.
 
 use serde::{Deserialize, Serialize};
@@ -20,111 +21,112 @@ use std::fmt;
 /// Bytes before the pattern.
 pub const HEADER: usize = 32;
 
-/// A side of a session.
+/// Side of a session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Side {
-    /// The process that has looked the other one up.
+    /// The process that looked the other one up.
     Caller,
     /// The process that was looked up.
     Called,
 }
 
-/// A peer of a node: what an address stands for. One that has called the node has one session with it; one that the
-/// node calls has one after the other.
+/// A peer of a node, which an address stands for. A peer that has called the node has one session
+/// with it; a peer that the node calls has one session after the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Peer {
-    /// The other node.
+    /// Number of the other node.
     pub node: usize,
-    /// The other node's side.
+    /// Side of the other node.
     pub side: Side,
-    /// Different for each address that one life of the node got of a caller, and larger for later ones. What the node
-    /// calls has another one when its addresses were dropped and looked up again.
+    /// Number of the peer: differs for each address of a caller that one life of the node got, and
+    /// grows with time. A called peer gets a new number when its addresses were dropped and looked
+    /// up again.
     pub number: u32,
 }
 
-/// Messages from one side of the sessions of two nodes to the other, with one tag. Those of one session arrive in the
-/// order they were sent, if none was called off.
+/// Messages from one side of the sessions of two nodes to the other, with one tag. Those of one
+/// session arrive in the order in which they were sent, unless one was cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Stream {
-    /// The sender.
+    /// Node that sends.
     pub from: usize,
-    /// The sender's side.
+    /// Side of the sender.
     pub side: Side,
-    /// The receiver.
+    /// Node that receives.
     pub to: usize,
-    /// Tag of all its messages.
+    /// Tag of all messages.
     pub tag: i32,
 }
 
-/// The header of a message.
+/// Header of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
-    /// Its sender.
+    /// Sending node.
     pub from: u32,
-    /// The sender's side.
+    /// Side of the sender.
     pub side: Side,
-    /// Its receiver.
+    /// Receiving node.
     pub to: u32,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: i32,
-    /// The sender's life.
+    /// Life of the sender.
     pub life: u32,
-    /// The sender's number of the peer that it is for.
+    /// Number of the receiving peer at the sender.
     pub peer: u32,
-    /// Counted from 1 for each peer and tag of that life.
+    /// Number of the message, from 1 for each peer and tag of that life.
     pub number: u32,
     /// Bytes of the whole message.
     pub len: u32,
 }
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The bytes were never sent.
+    /// Bytes that were never sent.
     Content {
-        /// The stream it claims to be of.
+        /// Stream named by the receive.
         stream: Stream,
-        /// Its header.
+        /// Header of the message.
         header: Option<Header>,
-        /// The first byte that is wrong, or where it ends too early or too late.
+        /// Position of the first wrong byte, or of an end that is too early or too late.
         at: usize,
     },
-    /// The message was meant for another receive.
+    /// A message for another receive.
     Astray {
-        /// The stream of the receive.
+        /// Stream of the receive.
         stream: Stream,
-        /// Its header.
+        /// Header of the message.
         header: Header,
     },
-    /// The message has come before.
+    /// A message that has come before.
     Twice(Header),
-    /// The message came after one that was sent later.
+    /// A message after one that was sent later.
     Order {
-        /// The message that came too late.
+        /// Message that came too late.
         late: Header,
-        /// The one before it.
+        /// Message before it.
         after: Header,
     },
-    /// Two sessions' messages came from a peer that has one.
+    /// Messages of two sessions from a peer that has one.
     Mixed(Header, Header),
 }
 
-/// The book of one life of one node.
+/// Book of one life of one node.
 #[derive(Clone, Debug)]
 pub struct Book {
     me: usize,
     life: u32,
-    /// The last number given, by receiver and tag.
+    /// Last number given, by receiver and tag.
     numbers: HashMap<(Peer, i32), u32>,
     seen: HashSet<Header>,
-    /// By sender, tag and place: what was received. Peers that the node calls have number 0 here: those of one node
-    /// follow one another.
+    /// Received messages, by sender, tag and position. Called peers have number 0 here: those of
+    /// one node follow one another.
     arrived: BTreeMap<(Peer, i32, u64), Header>,
     nameless: u64,
 }
 
 impl Side {
-    /// The side opposite.
+    /// Returns the opposite side.
     pub fn other(self) -> Self {
         match self {
             Self::Caller => Self::Called,
@@ -134,7 +136,7 @@ impl Side {
 }
 
 impl Stream {
-    /// The stream of a message.
+    /// Returns the stream of a message.
     pub fn of(header: &Header) -> Self {
         Self {
             from: header.from as usize,
@@ -144,7 +146,7 @@ impl Stream {
         }
     }
 
-    /// Messages that a node sends to a peer.
+    /// Returns the stream of a node's messages to a peer.
     pub fn to(me: usize, peer: &Peer, tag: i32) -> Self {
         Self {
             from: me,
@@ -154,7 +156,7 @@ impl Stream {
         }
     }
 
-    /// Messages that a node gets from a peer.
+    /// Returns the stream of a node's messages from a peer.
     pub fn from(me: usize, peer: &Peer, tag: i32) -> Self {
         Self {
             from: peer.node,
@@ -177,7 +179,7 @@ impl Header {
         bytes
     }
 
-    /// The header of a message; `None` if it is nameless.
+    /// Parses the header of a message; `None` if it is nameless.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..HEADER)?;
         let mut words = bytes.chunks_exact(4).map(|word| {
@@ -200,7 +202,7 @@ impl Header {
         })
     }
 
-    /// The whole message.
+    /// Makes the whole message.
     pub fn message(&self) -> Vec<u8> {
         let len = self.len as usize;
         let mut bytes = vec![0; len.max(HEADER)];
@@ -223,9 +225,9 @@ impl Header {
             ^ session.wrapping_mul(0x94d0_49bb_1331_11eb)
     }
 
-    /// The first byte that is not as it was sent.
+    /// Returns the position of the first byte that is not as it was sent.
     fn differs(&self, bytes: &[u8]) -> Option<usize> {
-        // The word of a side has two values.
+        // The field of the side has two values.
         let mut head = bytes.iter().zip(self.emit());
         if let Some(at) = head.position(|(a, b)| *a != b) {
             return Some(at);
@@ -243,14 +245,15 @@ impl Header {
     }
 }
 
-/// The eight bytes at 8 * `n` behind the header; never twice the same in a message of usual length.
+/// Returns the eight bytes at 8 * `n` behind the header; they do not repeat within a message of
+/// usual length.
 fn pattern(seed: u64, n: usize) -> [u8; 8] {
     let word = (seed ^ n as u64).wrapping_mul(0xff51_afd7_ed55_8ccd);
     (word ^ word >> 29).to_le_bytes()
 }
 
 impl Book {
-    /// Nothing sent, nothing received. Lives of a node are counted by the one that restarts it.
+    /// Makes an empty book. The caller counts the lives of a node.
     pub fn new(me: usize, life: u32) -> Self {
         Self {
             me,
@@ -262,7 +265,7 @@ impl Book {
         }
     }
 
-    /// The next message for a peer, of `len` bytes. In the order in which they are posted.
+    /// Makes the next message for a peer, of `len` bytes. Called in the order of posting.
     pub fn compose(&mut self, to: &Peer, tag: i32, len: usize) -> Vec<u8> {
         let number = self.numbers.entry((*to, tag)).or_default();
         *number += 1;
@@ -279,12 +282,12 @@ impl Book {
         header.message()
     }
 
-    /// Takes in what a receive got, or an unexpected message. `place`: where the receive stood among
-    /// all receives that were posted, or the message among all that were handed out. `from`: the peer whose it
-    /// must be. `cut`: only its beginning is there. `None`: it is nameless.
+    /// Records a received or unexpected message. `place`: position of the receive among all posted
+    /// receives, or of the message among all reported ones. `from`: peer that must be its sender.
+    /// `cut`: only the beginning was received. Returns `None` for a nameless message.
     ///
     /// # Errors
-    /// The fault of the message.
+    /// Fault of the message.
     pub fn received(
         &mut self,
         place: u64,
@@ -330,7 +333,8 @@ impl Book {
 
     fn nameless(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), Fault> {
         self.nameless += 1;
-        // The sender's life and number of us, and number and length of the message, are not known.
+        // The sender's life and number of this node, and number and length of the message, are not
+        // known.
         let expected = Header {
             from: stream.from as u32,
             side: stream.side,
@@ -352,16 +356,16 @@ impl Book {
         }
     }
 
-    /// Looks at the order of all that was received. A peer that has called sends the messages of one session. Of a node
-    /// that is called a later life's messages come after an earlier one's, and a later session's after an earlier
-    /// one's, in each stream. Within a session and a stream that is not `loose` a later number comes after an earlier
-    /// one.
+    /// Checks the order of all received messages. A peer that has called sends the messages of one
+    /// session. Of a called node, messages of a later life come after those of an earlier one, and
+    /// those of a later session after those of an earlier one, in each stream. Within a session and
+    /// a stream that is not `loose`, a later number comes after an earlier one.
     ///
-    /// A stream is loose when a send of it was called off: a receive that it had matched goes back to
-    /// its place, so that what was sent later may already be in receives behind it.
+    /// A stream is loose once a send of it was cancelled: a receive that the send had matched goes
+    /// back to its position, so that later messages may already be in receives behind it.
     ///
     /// # Errors
-    /// The first message out of order.
+    /// First message out of order.
     pub fn check_order(&self, loose: impl Fn(&Stream) -> bool) -> Result<(), Fault> {
         let session = |header: &Header| (header.life, header.peer);
         let all = self.arrived.iter();
@@ -383,7 +387,7 @@ impl Book {
         Ok(())
     }
 
-    /// Messages received, nameless ones too.
+    /// Returns the number of messages received, including nameless ones.
     pub fn count(&self) -> u64 {
         self.arrived.len() as u64 + self.nameless
     }
@@ -415,7 +419,7 @@ impl std::error::Error for Fault {}
 mod tests {
     use super::*;
 
-    /// Node 0 calls node 1, which has it as a peer of this number.
+    /// Returns node 0 as a caller of node 1, with this number.
     fn caller(number: u32) -> Peer {
         Peer {
             node: 0,
@@ -424,7 +428,7 @@ mod tests {
         }
     }
 
-    /// Node 1, called by node 0, which has it as a peer of this number.
+    /// Returns node 1 as called by node 0, with this number.
     fn called(number: u32) -> Peer {
         Peer {
             node: 1,
@@ -460,7 +464,7 @@ mod tests {
         assert_eq!(got.unwrap().number, 12);
         assert_eq!(b.count(), 12 + HEADER as u64);
         b.check_order(|_| false).unwrap();
-        // And an answer.
+        // An answer.
         let answer = b.compose(&from, 7, 50);
         let got = a.received(0, &to, 7, &answer, false).unwrap();
         assert_eq!(got.unwrap().side, Side::Called);
@@ -507,7 +511,7 @@ mod tests {
         let mut third = Book::new(2, 0);
         assert!(astray(third.received(0, &from, 7, &bytes, false)));
         b.received(0, &from, 7, &bytes, false).unwrap();
-        // By another peer of the node, too.
+        // A message of another peer of the node comes twice, too.
         let twice = b.received(1, &caller(10), 7, &bytes, false);
         assert!(matches!(twice, Err(Fault::Twice(_))));
     }
@@ -518,7 +522,7 @@ mod tests {
         let (to, from) = (called(5), caller(9));
         let mut send = || a.compose(&to, 7, 60);
         let (first, second, third, fourth) = (send(), send(), send(), send());
-        // Completed the other way round, but posted in order.
+        // Completed in reverse order, but posted in order.
         b.received(1, &from, 7, &second, false).unwrap();
         b.received(0, &from, 7, &first, false).unwrap();
         b.check_order(|_| false).unwrap();
@@ -527,7 +531,7 @@ mod tests {
         let late = b.check_order(|_| false);
         assert!(matches!(late, Err(Fault::Order { .. })));
         b.check_order(|_| true).unwrap();
-        // Tags have no order among each other.
+        // Messages of different tags have no order.
         let other = a.compose(&to, 8, 60);
         b.received(4, &from, 8, &other, false).unwrap();
         b.check_order(|_| true).unwrap();
@@ -561,7 +565,7 @@ mod tests {
         let get = |order: [usize; 3]| {
             let mut book = caller_book.clone();
             for (place, at) in (0..).zip(order) {
-                // The last after its addresses were dropped and looked up again.
+                // The last message comes after its addresses were dropped and looked up again.
                 let from = called(if place < 2 { 5 } else { 6 });
                 book.received(place, &from, 7, &answers[at], false).unwrap();
             }

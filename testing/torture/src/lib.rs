@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Random programs for a few nodes, and the books that say whether the promises were kept.
+//! Random programs for a few nodes, and the books that tell whether the promises were kept.
 //!
 //! ```text
 //!   seed, Shape --> program --> Steps --> an executor --> messages, completions --> Book
@@ -8,7 +8,7 @@
 //!                                shrink <-- it failed
 //! ```
 //!
-//! Owns: what a program may do, what a message says.
+//! Owns: the actions of a program, the contents of a message.
 //! Out of scope: BMI, processes, networks.
 
 pub mod book;

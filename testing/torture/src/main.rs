@@ -1,10 +1,10 @@
-//! Random programs on real processes: nodes that post, cancel, die, freeze and return over a port,
-//! and every byte and every touch of memory that is not allowed is seen.
+//! Random programs on real processes: nodes that post, cancel, die, freeze and restart over a port,
+//! while every byte is checked and every forbidden access to memory is detected.
 //!
 //! ```text
 //!   director ---- orders, kill -9, SIGSTOP ----> node 0 == libbmi_mx.so ==.
 //!      |  ^                                      node 1 == libbmi_mx.so ==+== local, tcp, rdm
-//!      |  `----- faults, what is left, figures - node 2 == libbmi_mx.so =='
+//!      |  `----- faults, reports, figures --------- node 2 == libbmi_mx.so =='
 //!      `-- a seed, and the command that repeats it
 //! ```
 //!

@@ -4,10 +4,10 @@
 //!   seed --> Step { node 0, post send to 1 }, Step { node 2, kill }, Step { node 2, restart }, ...
 //! ```
 //!
-//! A step that makes no sense any more (of a dead node, to cancel where nothing is outstanding, to
-//! restart what lives) is nothing; so any part of a program is a program.
+//! A step that is no longer possible (of a dead node, to cancel where nothing is outstanding, to
+//! restart a living node) does nothing; so any part of a program is a program.
 //!
-//! Owns: the text of a step, which can be read back.
+//! Owns: the text of a step, which can be parsed again.
 
 use crate::book::HEADER;
 use crate::shape::Shape;
@@ -23,77 +23,77 @@ use std::time::Duration;
 pub enum Action {
     /// Posts an operation.
     Post {
-        /// Its kind.
+        /// Kind of the operation.
         verb: Verb,
-        /// The other node; may be itself.
+        /// Number of the other node, or of the node itself.
         to: usize,
-        /// Its tag.
+        /// Tag of the message.
         tag: i32,
         /// Bytes of the message, or of the buffer.
         len: usize,
-        /// In so many pieces of memory; more than 1: a list.
+        /// Number of pieces of memory; more than 1: a list.
         pieces: u8,
     },
-    /// Calls off one of its outstanding operations: this index modulo their number, oldest first.
+    /// Cancels one of the outstanding operations: this index modulo their number, oldest first.
     Cancel {
-        /// The index.
+        /// Index of the operation.
         which: u32,
     },
-    /// Looks the other node up under a new address object and sends it something unexpected.
+    /// Looks the other node up under a new address object and sends it an unexpected message.
     Connect {
-        /// Whom.
+        /// Number of the other node.
         to: usize,
     },
-    /// Drops its addresses of the other node.
+    /// Drops the addresses of the other node.
     Drop {
-        /// The node of the address.
+        /// Node of the addresses.
         to: usize,
     },
-    /// Ends in order, with whatever is under way.
+    /// Finalizes, with any operations under way.
     Finalize,
-    /// Ends without a word.
+    /// Is killed.
     Kill,
-    /// A new life on the same address.
+    /// Begins a new life on the same address.
     Restart,
-    /// Does nothing for so long, and lives.
+    /// Is stopped for that long, and goes on.
     Freeze(Duration),
-    /// Nothing gets from one to the other for so long.
+    /// Cuts the connection to the other node for that long.
     Cut {
-        /// The other one.
+        /// Number of the other node.
         with: usize,
-        /// The time.
+        /// Duration.
         span: Duration,
     },
-    /// The connection of the two breaks, once.
+    /// Breaks the connection of the two nodes, once.
     Reset {
-        /// The other one.
+        /// Number of the other node.
         with: usize,
     },
-    /// All nodes go on for so long.
+    /// Lets all nodes run for that long.
     Pause(Duration),
 }
 
 /// A step of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// The node.
+    /// Number of the node.
     pub node: usize,
-    /// Its action.
+    /// Action of the node.
     pub action: Action,
 }
 
-/// Tags of unexpected messages begin here, so that no receive waits for them by mistake.
+/// First tag of unexpected messages, so that no receive waits for them by mistake.
 pub const UNEXPECTED_TAG: i32 = 1_000;
 
-/// The steps that follow from a seed, [`Shape::steps`] of them.
+/// Makes the steps that follow from a seed, [`Shape::steps`] of them.
 pub fn program(seed: u64, shape: &Shape) -> impl Iterator<Item = Step> + use<> {
-    // Seeds are small numbers in a row; their sequences shall have nothing in common.
+    // Seeds are small consecutive numbers, whose sequences must be unrelated.
     let mut rng = Rng::new(seed ^ 0x746f_7274_7572_6521).fork();
     let shape = shape.clone();
     let mut ended = vec![false; shape.nodes];
     (0..shape.steps).map(move |_| {
         let node = rng.index(shape.nodes);
-        // The dead come back before long, or little would happen.
+        // Dead nodes are restarted soon, or little would happen.
         let action = if ended[node] && rng.chance(0.5) {
             Action::Restart
         } else {
@@ -182,7 +182,7 @@ fn post(rng: &mut Rng, shape: &Shape, node: usize, other: usize) -> Action {
     }
 }
 
-/// Small ones mostly, and those around the limits at which messages travel in another way.
+/// Draws a length: mostly small, or around the limits between ways of sending.
 fn length(rng: &mut Rng, max: usize) -> usize {
     let edges = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10];
     let len = match rng.index(10) {
@@ -196,24 +196,24 @@ fn length(rng: &mut Rng, max: usize) -> usize {
     len.min(max)
 }
 
-/// Short ones mostly: every order of magnitude is as likely.
+/// Draws a duration: every order of magnitude is equally likely.
 fn span(rng: &mut Rng, most: Duration) -> Duration {
     let nanos = u64::try_from(most.as_nanos())
         .unwrap_or(u64::MAX)
         .max(1_000);
     let shift = rng.below(u64::from((nanos / 1_000).ilog2()) + 1);
-    // To the microsecond, so that its text says all of it.
+    // In whole microseconds, so that its text is exact.
     let micros = (rng.below(nanos >> shift) / 1_000).max(1);
     Duration::from_micros(micros)
 }
 
-/// The lengths of `pieces` pieces of `len` bytes together: the first ones shorter, none empty unless
-/// there is too little.
+/// Returns the lengths of `pieces` pieces of `len` bytes together: the first ones are shorter, none
+/// is empty unless there are too few bytes.
 pub fn pieces(len: usize, pieces: u8) -> Vec<usize> {
     let mut left = len;
     let mut lens = Vec::new();
     for more in (1..usize::from(pieces.max(1))).rev() {
-        // Uneven on purpose: an odd number of bytes, and at least one for each of the others.
+        // Uneven on purpose: an odd number of bytes, and at least one for each of the other pieces.
         let part = ((left / (more + 2)) | 1).min(left.saturating_sub(more));
         lens.push(part);
         left -= part;
@@ -257,7 +257,7 @@ impl fmt::Display for Step {
 impl FromStr for Step {
     type Err = String;
 
-    /// Reads what [`Display`](fmt::Display) wrote.
+    /// Parses the text of [`Display`](fmt::Display).
     fn from_str(text: &str) -> Result<Self, String> {
         let words: Vec<_> = text.split_whitespace().collect();
         let wrong = || format!("no step: {text}");

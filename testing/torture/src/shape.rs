@@ -1,8 +1,8 @@
 //! The shape of a program: its nodes, its length, and its mixture of actions.
 //!
 //! ```text
-//!   calm     nothing goes wrong            frozen   nodes stop and go on
-//!   cancels  much is called off            storm    connects, drops, new lives
+//!   calm     no disturbances               frozen   nodes are stopped and go on
+//!   cancels  many operations cancelled     storm    connects, drops, new lives
 //!   deaths   kill, finalize, restart       random   any mixture
 //! ```
 
@@ -37,15 +37,15 @@ pub struct Weights {
 /// Parameters from which a program is drawn. All of them may be changed before.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Shape {
-    /// Its name.
+    /// Name of the shape.
     pub name: &'static str,
     /// Nodes, numbered from 0.
     pub nodes: usize,
     /// Steps of the program.
     pub steps: u64,
-    /// The longest message; no receive is longer.
+    /// Longest message; no receive is longer.
     pub message_max: usize,
-    /// Expected messages have tags below this one.
+    /// First tag that expected messages do not use.
     pub tags: i32,
     /// Probability that a posted operation is a receive.
     pub receives: f64,
@@ -66,7 +66,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Nothing but operations and pauses.
+    /// Returns the shape with operations and pauses only.
     pub fn calm() -> Self {
         Self {
             name: "calm",
@@ -90,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// Much is called off, at any moment of its life.
+    /// Returns the shape with many cancellations, at any moment of an operation's life.
     pub fn cancels() -> Self {
         let mut shape = Self {
             name: "cancels",
@@ -101,7 +101,7 @@ impl Shape {
         shape
     }
 
-    /// Nodes end, in order and without a word, and come back.
+    /// Returns the shape with nodes that end, in order or by a kill, and are restarted.
     pub fn deaths() -> Self {
         let mut shape = Self {
             name: "deaths",
@@ -113,7 +113,7 @@ impl Shape {
         shape
     }
 
-    /// Nodes are stopped for a while, shorter and longer than their peers' timeout.
+    /// Returns the shape with nodes that are stopped for a while, shorter and longer than their peers' time-out.
     pub fn frozen() -> Self {
         let mut shape = Self {
             name: "frozen",
@@ -124,7 +124,7 @@ impl Shape {
         shape
     }
 
-    /// Connections come and go.
+    /// Returns the shape with connections that come and go.
     pub fn storm() -> Self {
         let mut shape = Self {
             name: "storm",
@@ -140,7 +140,7 @@ impl Shape {
         shape
     }
 
-    /// All of the above that have a name.
+    /// Returns all shapes above.
     pub fn named() -> [Self; 5] {
         [
             Self::calm(),
@@ -151,7 +151,7 @@ impl Shape {
         ]
     }
 
-    /// Any mixture.
+    /// Draws any mixture.
     pub fn random(rng: &mut Rng) -> Self {
         let mut maybe = |most: u64| {
             if rng.chance(0.4) {

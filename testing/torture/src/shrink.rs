@@ -1,11 +1,11 @@
-//! The shortest program that still fails.
+//! Finds the shortest program that still fails.
 //!
 //! ```text
 //!   [ a b c d e f g h ]  --> without a half, a quarter, ... one step: does it still fail?
 //! ```
 
-/// Leaves out whatever can be left out of `steps` so that `fails` still says yes, in at most `tries`
-/// calls of it. Gives `steps` back when nothing shorter fails.
+/// Removes as many of the `steps` as possible while `fails` still returns true, in at most `tries`
+/// calls. Returns all `steps` if no shorter program fails.
 pub fn shrink<T: Clone>(
     mut steps: Vec<T>,
     mut tries: usize,
@@ -28,7 +28,7 @@ pub fn shrink<T: Clone>(
                 at = end;
             }
         }
-        // A step may have become needless by another one's absence: once more with single ones.
+        // A step may have become unnecessary without another one: tries single steps again.
         if span > 1 || steps.len() == before {
             span /= 2;
         }

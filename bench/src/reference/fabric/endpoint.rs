@@ -1,16 +1,16 @@
-//! An endpoint of libfabric's, with nothing between it and the measurement.
+//! An endpoint of libfabric, without a layer between it and the measurement.
 //!
 //! ```text
 //!   fabric -> domain -> endpoint (RDM, tagged) -> one queue, one address vector
 //!
-//!   contexts  [ receive 0 .. RING | send 0 .. RING ]    the queue gives back which it was
-//!   buffers   made before a measurement, registered where the provider wants it
+//!   contexts  [ receive 0 .. RING | send 0 .. RING ]    a completion names its context
+//!   buffers   allocated before a measurement, registered where the provider wants it
 //! ```
 //!
-//! Owns: the objects, closed in the order they must be, and the buffers they may still write to.
+//! Owns: the objects, closed in the required order, and the buffers that they may still write to.
 //!
-//! As cheap as the library allows: one thread a domain, completions without details, several taken
-//! at once, nothing copied, nothing allocated while messages move.
+//! Used as cheaply as the library allows: one thread a domain, completions without details, several
+//! taken at a time, nothing copied or allocated while messages move.
 
 use super::{offer, stream};
 use crate::reference::sides::{Tagged, Timeout};
@@ -19,18 +19,18 @@ use libfabric_sys::abi::*;
 use libfabric_sys::{InfoList, Library, calls};
 use std::ptr::{NonNull, null_mut};
 
-/// Contexts of each kind: more than can be under way at once, two windows of receives and a few.
+/// Contexts of each kind: more than can be under way at a time, two windows of receives and a few.
 const RING: usize = 256;
-/// Completions taken at once.
+/// Completions taken at a time.
 const BATCH: usize = 16;
-/// The one tag of the measurements.
+/// Tag of all messages.
 const TAG: u64 = 7;
 
-/// An open object; all of libfabric's begin with a `fid`.
+/// An open object; all objects of libfabric begin with a `fid`.
 struct Object<T>(NonNull<T>);
 
 impl<T> Object<T> {
-    /// The object that `open` put into its output, if it succeeded.
+    /// Returns the object that `open` stores in its output, if it succeeds.
     fn open(what: &str, open: impl FnOnce(*mut *mut T) -> libc::c_int) -> Result<Self, String> {
         let mut object = null_mut();
         match (open(&raw mut object), NonNull::new(object)) {
@@ -87,13 +87,13 @@ pub(super) struct Endpoint {
     register: bool,
     next_recv: usize,
     next_send: usize,
-    /// Completions that have not been waited for yet.
+    /// Completions that have not been waited for.
     received: usize,
     sent: usize,
 }
 
 impl Endpoint {
-    /// Opens one of `provider`, or of the best there is.
+    /// Opens an endpoint of `provider`, or of the best available one.
     pub(super) fn open(library: &Library, provider: Option<&str>) -> Result<Self, String> {
         let offers = offer::find(library, provider)?;
         let info = offers.first().ok_or("no offer")?;
@@ -107,7 +107,7 @@ impl Endpoint {
             unsafe { calls::fi_domain(fabric.get(), raw, out, null_mut()) }
         })?;
         let mut attr = fi_cq_attr {
-            // Everything that can be under way.
+            // Room for everything that can be under way.
             size: 4 * RING,
             format: FI_CQ_FORMAT_CONTEXT,
             wait_obj: FI_WAIT_NONE,
@@ -158,7 +158,7 @@ impl Endpoint {
         })
     }
 
-    /// Adds a buffer for messages without bytes.
+    /// Adds a buffer for empty messages.
     pub(super) fn add_empty_buffer(&mut self) {
         self.buffers.push(Buffer {
             registration: None,
@@ -186,7 +186,7 @@ impl Endpoint {
         })
     }
 
-    /// Takes completions out; whether there were any.
+    /// Takes completions; returns whether there were any.
     #[inline]
     fn poll(&mut self) -> Result<bool, String> {
         let mut entries = [fi_cq_entry {
@@ -216,7 +216,7 @@ impl Endpoint {
         (&raw mut self.contexts[index]).cast()
     }
 
-    /// Whether an operation was taken; when it was not yet, lets the provider work.
+    /// Returns whether an operation was accepted; if not, lets the provider make progress.
     #[inline]
     fn posted(&mut self, what: &str, code: isize, timeout: &mut Timeout) -> Result<bool, String> {
         if code == -(FI_EAGAIN as isize) {
@@ -320,7 +320,7 @@ impl Tagged for Endpoint {
         }
     }
 
-    /// No completion when it could be injected.
+    /// Sends a buffer; without a completion if it could be injected.
     #[inline]
     fn send(&mut self, buffer: usize) -> Result<usize, String> {
         let from = &self.buffers[buffer];
@@ -386,7 +386,7 @@ fn check(what: &str, code: isize) -> Result<(), String> {
     }
 }
 
-/// An error of libfabric's in words. Endpoints exist only with a library.
+/// Returns the text of a libfabric error. Endpoints exist only with a library.
 fn words(code: isize) -> String {
     let code = code as i32;
     Library::get().map_or_else(

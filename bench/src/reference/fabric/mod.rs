@@ -1,7 +1,7 @@
-//! libfabric itself: its tagged ping-pong and bandwidth between two processes of ours, on the same
-//! provider and library that the method uses.
+//! libfabric itself: its tagged ping-pong and bandwidth between two processes of the benchmark, on
+//! the provider and library that the method uses.
 //!
-//! Owns: how its processes are started.
+//! Owns: starting its processes.
 //! Out of scope: libfabric (see `endpoint`), streams of messages (see `stream`).
 
 mod endpoint;
@@ -12,8 +12,8 @@ use super::sides::{self, Sides};
 use endpoint::Endpoint;
 use libfabric_sys::Library;
 
-/// Starts two processes on `provider`, or on the best there is; the name is the provider's exact
-/// one.
+/// Starts two processes on `provider`, or on the best available one; the result has the provider's
+/// exact name.
 pub(crate) fn start(provider: Option<&str>, pin: bool) -> Result<Sides, String> {
     let arguments = |command: &mut std::process::Command, number: &str, first: Option<&str>| {
         command.args(["fabric-side", number]);
@@ -24,7 +24,7 @@ pub(crate) fn start(provider: Option<&str>, pin: bool) -> Result<Sides, String> 
     Sides::start(arguments, pin)
 }
 
-/// Serves as one of them until standard input ends.
+/// Serves as one of the two until standard input ends.
 pub(crate) fn serve(second: bool, provider: Option<&str>) -> Result<(), String> {
     let opened = Library::get()
         .map_err(|error| error.to_string())

@@ -1,20 +1,20 @@
-//! Choice of the provider on which the references, and with them the method, are measured.
+//! Choice of the provider on which the references, and therefore the method, are measured.
 //!
 //! ```text
 //!   --provider NAME or MX_PROVIDER   that one, by its exact name
 //!   otherwise                        hardware, then tcp with RDM, then tcp;ofi_rxm
 //!        |
 //!        v
-//!   an offer on the loopback interface where addresses are sockets', else wherever it has one
+//!   an offer on the loopback interface if addresses are those of sockets, otherwise on any
 //! ```
 //!
-//! Owns: what is asked of a provider.
+//! Owns: the hints for a provider.
 //! Out of scope: endpoints.
 
 use libfabric_sys::abi::*;
 use libfabric_sys::{InfoList, Library};
 
-/// The providers the method would choose, best first.
+/// Providers in the method's order of preference.
 const PREFERENCE: [&str; 7] = [
     "verbs;ofi_rxm",
     "cxi",
@@ -25,7 +25,7 @@ const PREFERENCE: [&str; 7] = [
     "tcp;ofi_rxm",
 ];
 
-/// The offer to be used, first in a list; or why there is none.
+/// Returns the offer to use, first in a list, or the reason why there is none.
 pub(super) fn find(library: &Library, provider: Option<&str>) -> Result<InfoList, String> {
     let (major, minor) = library.version();
     match provider {
@@ -56,7 +56,7 @@ fn ask(library: &Library, provider: &str) -> Result<Option<InfoList>, String> {
         .set_mr_mode(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
         .set_provider(provider)
         .map_err(|error| error.to_string())?;
-    // Without this a provider of sockets offers the first interface of the machine.
+    // Without this hint a provider over sockets offers the machine's first interface.
     let sockets = ["tcp", "verbs", "net", "sockets", "udp"];
     let core = provider.split(';').next().unwrap_or_default();
     if sockets.contains(&core)
@@ -73,7 +73,8 @@ fn ask(library: &Library, provider: &str) -> Result<Option<InfoList>, String> {
     ))
 }
 
-/// The first offer that really is the provider's: some libraries take a name for a part of others.
+/// Returns the first offer of exactly this provider: some libraries also match parts of other
+/// names.
 fn matching(offers: Result<InfoList, i32>, provider: &str) -> Option<InfoList> {
     let offers = offers.ok()?;
     let info = offers.iter().find(|info| info.provider() == provider)?;

@@ -1,4 +1,4 @@
-//! A stream as `fi_rdm_tagged_bw` does it: windows, each acknowledged before the next.
+//! A stream as in `fi_rdm_tagged_bw`: windows, each acknowledged before the next.
 //!
 //! ```text
 //!   source   64 messages ------------------->  sink
@@ -9,8 +9,8 @@ use super::endpoint::Endpoint;
 use crate::reference::sides::{BUFFERS, Tagged, WINDOW};
 use std::time::Instant;
 
-/// Sends `count` messages a window at a time; messages per second until the last is acknowledged.
-/// The last buffer is for the acknowledgements.
+/// Sends `count` messages, a window at a time. Returns messages per second until the last one is
+/// acknowledged. The last buffer is for acknowledgements.
 pub(super) fn source(endpoint: &mut Endpoint, size: usize, count: usize) -> Result<f64, String> {
     endpoint.make_buffers(2, size)?;
     endpoint.recv(1)?;
@@ -31,8 +31,8 @@ pub(super) fn source(endpoint: &mut Endpoint, size: usize, count: usize) -> Resu
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The other side: acknowledges each window, with the next already posted. An acknowledgement is a
-/// message of no bytes.
+/// The other side: acknowledges each window, with the next already posted. An acknowledgement is an
+/// empty message.
 pub(super) fn sink(endpoint: &mut Endpoint, size: usize, count: usize) -> Result<(), String> {
     endpoint.make_buffers(BUFFERS, size)?;
     endpoint.add_empty_buffer();

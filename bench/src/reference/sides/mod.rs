@@ -1,4 +1,5 @@
-//! A library between two processes of ours, with nothing between it and the measurement.
+//! A library between two processes of the benchmark, without a layer between it and the
+//! measurement.
 //!
 //! ```text
 //!   bmi_mx_perf ---- lines ---->  side 0 (core 0) --.
@@ -6,10 +7,10 @@
 //!        `---------- lines ---->  side 1 (core 1) --'
 //! ```
 //!
-//! Both sides are processes of their own, not this one, so that neither the library's threads nor
-//! its memory are in the process that measures the method.
+//! Both sides are processes of their own, so that neither the library's threads nor its memory are
+//! in the process that measures the method.
 //!
-//! Owns: the two processes, and what is said to them.
+//! Owns: the two processes, and their commands.
 //! Out of scope: any library; the sides' work (see `side`).
 
 mod side;
@@ -22,18 +23,18 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Messages under way at once in a stream, as many as the method has posted.
+/// Messages under way at a time in a stream, as many as the method has posted.
 pub(crate) const WINDOW: usize = crate::peer::WINDOW;
-/// Buffers the messages of a stream are received into in turn, as the method's are.
+/// Buffers of a stream's receives in turn, like the method's.
 pub(crate) const BUFFERS: usize = crate::peer::BUFFERS;
 
-/// Longest that a process has to end.
+/// Time that a process has to end.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// A process of the pair.
 struct Side {
     child: Child,
-    /// Taken to end it.
+    /// Input of the process; dropping it ends the process.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
@@ -75,8 +76,8 @@ impl Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // It ends with its input, and waiting for the other side it gives up on its own. A library
-        // may have something to wait for when it is closed, and is not waited for then.
+        // The process ends with its input, and gives up by itself while it waits for the other
+        // side. A library that waits for something when it is closed is not waited for.
         self.orders = None;
         let start = Instant::now();
         while start.elapsed() < ENDING && matches!(self.child.try_wait(), Ok(None)) {
@@ -97,8 +98,8 @@ pub(crate) struct Sides {
 }
 
 impl Sides {
-    /// Starts both sides and connects them. `arguments` makes what a side is told on its command
-    /// line, of its number and the name the first side gave. An error says why the library cannot be
+    /// Starts both sides and connects them. `arguments` returns a side's command line, from its
+    /// number and the name that the first side reported. An error tells why the library cannot be
     /// measured.
     pub(crate) fn start(
         arguments: impl Fn(&mut Command, &str, Option<&str>),
@@ -126,17 +127,18 @@ impl Sides {
         Ok(sides)
     }
 
-    /// The name of the transport, as the library has it.
+    /// Returns the library's name of the transport.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The version of the library.
+    /// Returns the library's version.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Half a round trip of `size` bytes, in microseconds, one value per group of round trips.
+    /// Measures half a round trip of `size` bytes, in microseconds, one value per group of round
+    /// trips.
     pub(crate) fn latency(
         &mut self,
         size: usize,
@@ -150,7 +152,7 @@ impl Sides {
             .collect()
     }
 
-    /// Messages of `size` bytes per second, one way.
+    /// Measures messages of `size` bytes per second, one way.
     pub(crate) fn stream(&mut self, size: usize, count: usize) -> Result<f64, String> {
         let rate = self.run(&format!("stream {size} {count}"))?;
         rate.parse().map_err(|_| format!("a rate of '{rate}'"))
@@ -163,7 +165,7 @@ impl Sides {
         self.answers()
     }
 
-    /// Waits for both; what the first said.
+    /// Waits for both answers; returns the first side's.
     fn answers(&mut self) -> Result<String, String> {
         let [first, second] = &mut self.sides;
         let answer = first.answer()?;
@@ -172,7 +174,7 @@ impl Sides {
     }
 }
 
-/// Address and name out of a side's first line, or why it has none.
+/// Returns address and name from a side's first line, or its error.
 fn introduced(line: &str) -> Result<(String, String), String> {
     if let Some(why) = line.strip_prefix("error ") {
         return Err(why.into());
@@ -189,7 +191,7 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    // Digits only: `from_str_radix` would take a sign as well.
+    // Digits only: `from_str_radix` would accept a sign, too.
     if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) || text.len() % 2 != 0 {
         return None;
     }

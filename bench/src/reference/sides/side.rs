@@ -1,14 +1,14 @@
-//! A process of the two that a library is measured between.
+//! Process of the two between which a library is measured.
 //!
-//! | is told                   | does                                     | says           |
+//! | command                   | action                                   | answer         |
 //! |---------------------------|------------------------------------------|----------------|
 //! | (starts)                  | opens an endpoint                        | address, name  |
-//! | peer ADDRESS              | exchanges a first message with it        | ready          |
+//! | peer ADDRESS              | exchanges a first message with the peer  | ready          |
 //! | latency SIZE GROUPS GROUP | ping-pong, receive posted first          | times          |
-//! | stream SIZE COUNT         | what the library's own program does      | messages/s     |
+//! | stream SIZE COUNT         | streams as the library's own program     | messages/s     |
 //!
-//! Commands come line by line on standard input; its end is the end. Between two commands the
-//! process sleeps, so that it takes nothing from the method measured meanwhile.
+//! Commands come line by line on standard input; the process ends with its input. Between two
+//! commands it sleeps, so that it takes nothing from the method measured meanwhile.
 
 use super::{from_hex, to_hex};
 use std::io::{BufRead, Write};
@@ -16,35 +16,36 @@ use std::time::Instant;
 
 /// An endpoint of a library with tagged messages, and one peer.
 pub(crate) trait Tagged {
-    /// The name of the transport, as the library has it, a blank, and its version.
+    /// Returns the library's name of the transport, a blank, and its version.
     fn name(&self) -> &str;
 
     fn address(&self) -> Result<Vec<u8>, String>;
 
-    /// Says who the other side is.
+    /// Sets the address of the other side.
     fn connect(&mut self, address: &[u8]) -> Result<(), String>;
 
-    /// Makes `count` buffers of `size` bytes in place of those there are. Nothing is under way.
+    /// Replaces the buffers by `count` buffers of `size` bytes. Nothing is under way.
     fn make_buffers(&mut self, count: usize, size: usize) -> Result<(), String>;
 
     /// Posts a receive into a buffer.
     fn recv(&mut self, buffer: usize) -> Result<(), String>;
 
-    /// Sends a buffer; how many completions there will be.
+    /// Sends a buffer; returns the number of completions to expect.
     fn send(&mut self, buffer: usize) -> Result<usize, String>;
 
     /// Waits for that many receives and sends.
     fn wait(&mut self, receives: usize, sends: usize) -> Result<(), String>;
 
-    /// Sends `count` messages; messages per second until the other side has them all.
+    /// Sends `count` messages; returns messages per second until the other side has received them
+    /// all.
     fn source(&mut self, size: usize, count: usize) -> Result<f64, String>;
 
     /// Receives what `source` sends.
     fn sink(&mut self, size: usize, count: usize) -> Result<(), String>;
 }
 
-/// Serves until standard input ends. The second side answers what the first one begins. A failure to
-/// open is told to the parent, which knows what to make of it.
+/// Serves until standard input ends. The second side answers what the first one begins. If opening
+/// failed, the error is reported to the parent, which handles it.
 pub(crate) fn serve<E: Tagged>(second: bool, opened: Result<E, String>) -> Result<(), String> {
     let mut endpoint = match opened {
         Ok(endpoint) => endpoint,
@@ -99,7 +100,7 @@ fn say(line: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Passes a message there and back: libraries connect with the first.
+/// Exchanges a first message: libraries connect with it.
 fn greet(endpoint: &mut impl Tagged, second: bool) -> Result<(), String> {
     endpoint.make_buffers(2, 1)?;
     endpoint.recv(0)?;
@@ -113,7 +114,7 @@ fn greet(endpoint: &mut impl Tagged, second: bool) -> Result<(), String> {
     }
 }
 
-/// Half round trips in microseconds, one value per group; one more group goes first.
+/// Measures half round trips in microseconds, one value per group; one more group comes first.
 fn ask(
     endpoint: &mut impl Tagged,
     size: usize,
@@ -137,8 +138,8 @@ fn ask(
     Ok(times.join(" "))
 }
 
-/// The other side: sends back what came, from the buffer it came into, while the next receive
-/// waits in the other.
+/// The other side: returns each message from the buffer that received it, while the next receive is
+/// posted in the other.
 fn answer(endpoint: &mut impl Tagged, size: usize, rounds: usize) -> Result<String, String> {
     endpoint.make_buffers(2, size)?;
     endpoint.recv(0)?;

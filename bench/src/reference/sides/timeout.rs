@@ -1,13 +1,13 @@
-//! When the other side is given up.
+//! Time-out for the other side.
 
 use std::time::{Duration, Instant};
 
-/// The time that may pass without an event.
+/// Maximum time without an event.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Looks that found nothing between two looks at the clock.
+/// Polls without an event between two readings of the clock.
 const LOOKS: u32 = 1 << 16;
 
-/// Looks at the clock now and then only.
+/// A time-out that reads the clock rarely.
 #[derive(Default)]
 pub(crate) struct Timeout {
     empty: u32,
@@ -15,7 +15,7 @@ pub(crate) struct Timeout {
 }
 
 impl Timeout {
-    /// Nothing has happened again; an error when that goes on for too long.
+    /// Called when a poll found nothing; fails when that has lasted for too long.
     #[inline]
     pub(crate) fn try_again(&mut self, name: &str) -> Result<(), String> {
         self.empty += 1;

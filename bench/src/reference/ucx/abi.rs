@@ -1,15 +1,15 @@
-//! UCX's C interface, as far as it is called: the declarations of version 1.13's `ucp/api/ucp.h`.
+//! UCX's C interface as far as it is used: declarations of version 1.13's `ucp/api/ucp.h`.
 //!
-//! Structures have a mask that says which members count, so a later library, which knows more of
-//! them, takes these as well; each ends with room for what it may look at.
+//! Structures have a mask of the members that are set, so that later libraries with more members
+//! accept these; each ends with padding for what such a library may read.
 
 use crate::functions::functions;
 use libc::{c_char, c_int, c_uint, c_void, size_t};
 
-/// The version these declarations are from.
+/// Version of these declarations.
 pub(super) const API: (c_uint, c_uint) = (1, 13);
 
-/// `ucs_status_t`, a packed enum; some functions give out a pointer that holds one.
+/// `ucs_status_t`, a packed enum; some functions return a pointer that holds one.
 pub(super) type Status = i8;
 pub(super) const OK: Status = 0;
 pub(super) const IN_PROGRESS: Status = 1;
@@ -31,7 +31,7 @@ pub(super) const PARAM_FEATURES: u64 = 1;
 /// `UCP_FEATURE_TAG`.
 pub(super) const FEATURE_TAG: u64 = 1;
 
-/// `ucp_worker_params_t`; nothing of it is set: one thread, no wake-ups.
+/// `ucp_worker_params_t`; all members unset: one thread, no wake-ups.
 #[repr(C)]
 pub(super) struct WorkerParams {
     pub(super) field_mask: u64,
@@ -48,8 +48,7 @@ pub(super) struct EndpointParams {
 /// `UCP_EP_PARAM_FIELD_REMOTE_ADDRESS`.
 pub(super) const ENDPOINT_ADDRESS: u64 = 1;
 
-/// `ucp_request_param_t`; nothing of it is set: bytes, no callback, whether an operation is over is
-/// asked.
+/// `ucp_request_param_t`; all members unset: bytes, no callback, completion is polled.
 #[repr(C)]
 pub(super) struct RequestParam {
     pub(super) op_attr_mask: u32,

@@ -1,13 +1,13 @@
-//! A worker of UCX's with one endpoint, and nothing between them and the measurement.
+//! A UCX worker with one endpoint, without a layer between them and the measurement.
 //!
 //! ```text
 //!   context -> worker -> endpoint (tagged messages)
 //!
-//!   receives, sends   requests in the order they were posted, which is the order they end in: one
-//!                     tag, one other side
+//!   receives, sends   requests in the order of posting, which is the order of completion: one
+//!                     tag, one peer
 //! ```
 //!
-//! Owns: the objects, closed in the order they must be, and the buffers they may still write to.
+//! Owns: the objects, closed in the required order, and the buffers that they may still write to.
 
 use super::abi::*;
 use super::stream;
@@ -18,12 +18,12 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, OsStr};
 use std::ptr::{null, null_mut};
 
-/// As the system's loader finds it.
+/// Name for the system's loader.
 const LIBRARY: &str = "libucp.so.0";
-/// The one tag of the measurements.
+/// Tag of all messages.
 const TAG: u64 = 7;
 const EXACT: u64 = u64::MAX;
-/// Nothing special about any operation.
+/// Parameters of every operation: the defaults.
 const PLAIN: RequestParam = RequestParam {
     op_attr_mask: 0,
     flags: 0,
@@ -40,13 +40,13 @@ pub(crate) struct Endpoint {
     buffers: Vec<Vec<u8>>,
     receives: VecDeque<Handle>,
     sends: VecDeque<Handle>,
-    /// Completions that have not been taken yet.
+    /// Completions that have not been waited for.
     received: usize,
     sent: usize,
 }
 
 impl Endpoint {
-    /// Whether the library can be loaded; an error says why not.
+    /// Checks that the library can be loaded; an error tells why not.
     pub(crate) fn installed() -> Result<(), String> {
         Library::open(OsStr::new(LIBRARY)).map(drop)
     }
@@ -93,7 +93,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Lets the library work once, and looks what has ended.
+    /// Lets the library make progress once, and counts completions.
     #[inline]
     pub(crate) fn poll(&mut self) -> Result<(), String> {
         // SAFETY: an open worker.
@@ -101,13 +101,13 @@ impl Endpoint {
         self.collect()
     }
 
-    /// Receives that have ended since this was asked last.
+    /// Returns the receives that have ended since the last call.
     #[inline]
     pub(crate) fn take_received(&mut self) -> usize {
         std::mem::take(&mut self.received)
     }
 
-    /// Sends that have ended since this was asked last.
+    /// Returns the sends that have ended since the last call.
     #[inline]
     pub(crate) fn take_sent(&mut self) -> usize {
         std::mem::take(&mut self.sent)
@@ -130,7 +130,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Whether a request has ended; it is gone then.
+    /// Returns whether a request has ended; it is freed then.
     #[inline]
     fn ended(&self, request: Handle) -> Result<bool, String> {
         // SAFETY: a request of this worker that has not been freed.
@@ -143,7 +143,8 @@ impl Endpoint {
         self.check("an operation", status).map(|()| true)
     }
 
-    /// The result of a posting call: a request, none when it has ended already, or an error.
+    /// Returns the result of a posting call: a request, `None` if it has ended already, or an
+    /// error.
     #[inline]
     fn posted(&self, what: &str, request: Handle) -> Result<Option<Handle>, String> {
         match request as isize {

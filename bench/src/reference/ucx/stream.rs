@@ -1,4 +1,4 @@
-//! A stream as `ucx_perftest`'s `tag_bw` does it, with as much under way as the method has.
+//! A stream as in `ucx_perftest`'s `tag_bw`, with as many messages under way as the method has.
 //!
 //! ```text
 //!   source   <------------------- first receives posted   sink
@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 use crate::reference::sides::{BUFFERS, Tagged, Timeout, WINDOW};
 use std::time::Instant;
 
-/// Sends `count` messages; messages per second until the other side has them all.
+/// Sends `count` messages; returns messages per second until the other side has received them all.
 pub(super) fn source(endpoint: &mut Endpoint, size: usize, count: usize) -> Result<f64, String> {
     endpoint.make_buffers(2, size)?;
     endpoint.recv(1)?;

@@ -1,8 +1,8 @@
 /*
- * A program that loads a library, initializes it and asks for the name of 10.0.0.9, which only a peers file can know.
- * Prints what it is and what came of it.
+ * A program that loads a library, initializes it and asks for the name of 10.0.0.9, which only a peers file can
+ * contain. Prints its rights and the result.
  *
- *   embedder LIBRARY [OPTIONS]     the options are of libbmi_mx's `initialize`
+ *   embedder LIBRARY [OPTIONS]     the options are those of libbmi_mx's `initialize`
  */
 #define _GNU_SOURCE
 #include "bmi_mx.h"

@@ -1,4 +1,4 @@
-/* A library that a caller has planted. It shows that its code ran: MARK is the path of a file. */
+/* A library planted by a caller. It creates the file MARK to show that its code ran. */
 #include <fcntl.h>
 #include <unistd.h>
 

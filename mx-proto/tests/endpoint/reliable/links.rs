@@ -1,4 +1,4 @@
-//! The begin and the end of links, and those on which nothing happens.
+//! The beginning and the end of links, and idle links.
 
 use super::{Pair, bytes, command, micros, millis, target};
 use mx_proto::Instant;
@@ -47,7 +47,7 @@ fn close_delivers_accepted_packets_and_leaves_no_state() {
 #[test]
 fn undelivered_packets_are_dropped_at_close() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
-    // All but the first have come when that does.
+    // All packets but the first are here when the first arrives.
     pair.lose_next(1);
     for (mark, len) in [(0, 1), (1, 1), (2, 60_000)] {
         pair.send(0, link, mark, &bytes(len)).unwrap();
@@ -97,7 +97,7 @@ fn impatient() -> ReliableConfig {
 fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
     let (mut pair, link) = Pair::connected(impatient());
     pair.send(0, link, 1, &bytes(5_000)).unwrap();
-    // Only one end is polled; the other does what is due instead.
+    // Only one end is polled; the other only does the work that is due.
     let end = pair.now().after(10 * SECOND);
     while pair.now() < end {
         pair.poll(0);
@@ -113,7 +113,7 @@ fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
     assert!(pair.now().since(heard) < 2 * SECOND);
     pair.run(2 * SECOND);
     assert_eq!(pair.users[1].packets, [(1, bytes(5_000))]);
-    // One that says nothing is.
+    // A silent peer is given up.
     pair.send(0, link, 2, &bytes(5_000)).unwrap();
     pair.run_alone(10 * SECOND);
     assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
@@ -141,7 +141,7 @@ fn service_below_minimum_size_ends_the_link() {
         narrow(&pair);
         pair.send(0, link, 1, &bytes(20_000)).unwrap();
         pair.run(SECOND);
-        // Not at every poll, of which there were 50 000.
+        // Fewer than one rejection per poll, of which there were 50 000.
         let refused = pair.seen.borrow().refused;
         assert!(refused < 5_000, "{refused} times");
         assert_eq!(pair.users[0].down, []);
@@ -160,7 +160,7 @@ fn unbound_caller_is_dropped_in_time_whatever_it_sends() {
     assert_eq!(pair.ports[1].sessions(), 0);
     assert_eq!(pair.stats(1).unbound, 1);
     assert_eq!(pair.users[1].packets.len(), 1);
-    // It had brought a packet, so those above know of it.
+    // The link had brought a packet, so the user knows of it.
     assert_eq!(pair.users[1].down, [LinkDown::TimedOut]);
     assert_eq!(pair.users[0].down, [LinkDown::Reset]);
 }

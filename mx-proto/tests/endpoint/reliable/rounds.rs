@@ -20,7 +20,7 @@ impl Pair {
         }
     }
 
-    /// The next event that asks for no place.
+    /// Returns the next event that asks for no place.
     fn next_whole(&mut self, end: usize) -> Option<PortEvent> {
         loop {
             let event = self.next(end)?;
@@ -31,7 +31,8 @@ impl Pair {
         }
     }
 
-    /// Lets time pass until a round of the second end has such an event, and goes no further.
+    /// Lets time pass until `next` finds an event in a round of the second end, and goes no
+    /// further.
     fn first(&mut self, next: fn(&mut Self, usize) -> Option<PortEvent>) -> PortEvent {
         for _ in 0..1000 {
             self.poll(0);
@@ -48,7 +49,7 @@ impl Pair {
         Rounds::<Vec<u8>>::body(&self.ports[end]).to_vec()
     }
 
-    /// Nothing more comes in this round or later, and no session is left.
+    /// Asserts that nothing more comes in this round or later, and that no session remains.
     fn ends_without_a_word(&mut self) {
         assert_eq!(self.next(1), None);
         self.run(millis(100));
@@ -57,14 +58,14 @@ impl Pair {
     }
 }
 
-/// Two ports with a link, and that link as the second one has it.
+/// Returns two ports with a link: its id at the first, then at the second.
 fn connected() -> (Pair, LinkId, LinkId) {
     let (pair, link) = Pair::connected(ReliableConfig::default());
     let called = pair.users[1].from.expect("an introduction");
     (pair, link, called)
 }
 
-/// Bodies that come in one datagram, and in several.
+/// Lengths of bodies that come in one datagram, and in several.
 const LENS: [usize; 2] = [100, 20_000];
 
 #[test]

@@ -25,7 +25,7 @@ fn tiny_packets_use_command_channel_others_data_channel() {
 
 #[test]
 fn datagram_source_counts_until_data_channel_is_proven() {
-    // Not even the smallest probe passes, or all do.
+    // Either not even the smallest probe passes, or all do.
     for (mtu, proven) in [(500, false), (9000, true)] {
         let mut pair = Pair::with_mtu(mtu, ReliableConfig::default());
         let link = pair.call(1);
@@ -48,9 +48,9 @@ fn what_is_kept_behind_a_gap_is_counted_until_it_is_given_out() {
     pair.poll(1);
     let all = pair.ports[1].early_bytes();
     assert!(all > 20_000 && pair.users[1].packets.is_empty());
-    // A link's first 8 KiB are its own and not counted.
+    // The first 8 KiB of a link are its own and not counted.
     let each = (all + (8 << 10)) / 19;
-    // Three at a time.
+    // Three packets at a time.
     let end = pair.now().after(millis(50));
     while pair.now() < end {
         pair.poll(0);
@@ -148,12 +148,12 @@ fn ping_answer_names_what_the_service_still_holds() {
 #[test]
 fn ping_waits_while_more_than_one_poll_is_left() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
-    // Its acknowledgement answers what was asked before.
+    // The acknowledgement answers the Pings before it.
     pair.send(0, link, 0, b"first").unwrap();
     pair.run(millis(5));
     pair.leave_out_data();
     pair.send(0, link, 1, &bytes(60_000)).unwrap();
-    // It is asked before it has taken in anything.
+    // The Ping comes before the other end has taken in anything.
     while pair.net.waiting(command(1)) == 0 {
         pair.pass(micros(100));
         pair.poll(0);
@@ -182,7 +182,7 @@ fn ping_waits_while_more_than_one_poll_is_left() {
 
 #[test]
 fn acks_delayed_by_a_lost_one_are_no_rtt_samples() {
-    // The lost answers: the acknowledgement; the answer to the Ping as well.
+    // Lost answers: the acknowledgement; then the answer to the Ping as well.
     for lost in [1, 2] {
         let (mut pair, link) = Pair::connected(ReliableConfig::default());
         for mark in 0..20 {
@@ -194,7 +194,7 @@ fn acks_delayed_by_a_lost_one_are_no_rtt_samples() {
                 let sent = pair.sent_since(before);
                 let acks = sent.iter().filter(|(end, _, _)| *end == 1).count();
                 if acks > answers && answers < lost {
-                    // It is still on its way to the first.
+                    // The answer is still on its way to the first end.
                     pair.net.discard(0);
                 }
                 answers = acks;
@@ -215,7 +215,7 @@ fn link_is_bounded_by_segments_and_bytes_and_reports_room() {
         pair.run(millis(50));
         let back = pair.users[1].from.unwrap();
         let config = ReliableConfig::default();
-        // Nothing arrives there, and so nothing is acknowledged.
+        // Nothing arrives there, so nothing is acknowledged.
         pair.lose_next(10_000);
         let mut taken = 0;
         while pair.send(0, link, 1, &bytes(len)).is_ok() {
@@ -239,7 +239,7 @@ fn link_is_bounded_by_segments_and_bytes_and_reports_room() {
     }
 }
 
-/// A window in which a message of [`LONG`] bytes has no room.
+/// A window without room for a message of [`LONG`] bytes.
 fn narrow() -> ReliableConfig {
     ReliableConfig {
         window: 32,
@@ -320,7 +320,7 @@ fn segments_out_of_window_or_session_are_dropped() {
 
 #[test]
 fn what_is_held_leaves_in_order_when_it_is_told_to() {
-    // By a call of its own, by a poll, by a close.
+    // Told by a call of its own, by a poll, by a close.
     for told in 0..3 {
         let (mut pair, link) = Pair::connected(ReliableConfig::default());
         let before = pair.logged();

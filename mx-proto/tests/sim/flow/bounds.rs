@@ -1,4 +1,4 @@
-//! Small crowds: what they may cost at most, and a table that is kept.
+//! Small crowds: limits of their cost, and a kept table.
 //!
 //! ```text
 //!   plenty   the default settings, 100 and 1000 peers
@@ -6,8 +6,8 @@
 //!                                                                    tests/golden/flow.txt
 //! ```
 //!
-//! Everything follows from the settings, so any change of the table is a change of behaviour: look
-//! whether it is a good one, then write it with `MX_BLESS=1`.
+//! All figures follow from the settings, so a change of the table is a change of behaviour. If the
+//! change is good, write the table with `MX_BLESS=1`.
 
 use super::scenarios::{self, HEADER, Row};
 use mx_proto::flow::Settings;
@@ -24,7 +24,7 @@ fn scarce() -> Settings {
 fn check_plenty(row: &Row) {
     let settling = row.settling.expect("it settles");
     assert!(settling.epochs <= 40, "{row}");
-    // A request and its answer, a Revoke and its Return: two packets each, for eight credits or more.
+    // A request and its answer, or a Revoke and its Return: two packets for eight credits or more.
     let moved = settling.granted + settling.returned;
     assert!(settling.controls <= moved / 4, "{row}");
     check_any(row);
@@ -47,7 +47,7 @@ fn a_pattern_that_stays_settles_and_then_moves_nothing() {
             assert_eq!(row.controls_after, 0, "{row}");
         }
     }
-    // Most credits have to be taken from the quiet; or there are fewer than peers.
+    // Most credits have to be taken from idle peers, or there are fewer credits than peers.
     for row in [
         scenarios::still(&scarce(), 1000),
         scenarios::all(&scarce(), 1000),

@@ -19,23 +19,23 @@ use mx_proto::origin::Source;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// From here to there.
+/// The time of a packet between a peer and the server.
 const LATENCY: Duration = Duration::from_micros(10);
 
-/// Messages that have to come through before nothing is said to have moved. Many more may have
-/// arrived.
+/// Number of messages that have to arrive before the crowd may count as settled; often more are
+/// needed.
 const QUIET: u64 = 4096;
 
 /// The host's time for a message.
 const SERVICE: Duration = Duration::from_micros(1);
 
-/// Limit of what one step of an endpoint says.
+/// Limit of the credit messages that one step of an endpoint sends.
 const SAID_AT_ONCE: usize = 8;
 
-/// All requests are unexpected messages.
+/// The lane of all requests.
 const LANE: Lane = Lane::Unexpected;
 
-/// Peers, their server, and what is under way between them.
+/// Peers, their server, and everything under way between them.
 pub(crate) struct Crowd {
     flow: Flow,
     accounts: Table,
@@ -49,23 +49,25 @@ pub(crate) struct Crowd {
     announced: VecDeque<(u32, Payment)>,
     /// Messages that the host can take, and whether they were pulled.
     inbox: VecDeque<(u32, Payment, bool)>,
-    /// When the host is ready for the next.
+    /// The time from which the host can take the next message.
     ready: Instant,
     now: Instant,
-    /// The end of an epoch for which nothing but time has to pass.
+    /// The end of an epoch that only time ends.
     epoch: Option<Instant>,
-    /// Packets with nothing but requests, lent credits, Revokes and Returns, in both directions.
+    /// Number of packets that only carry requests, lent credits, Revokes or Returns, in both
+    /// directions.
     pub(crate) controls: u64,
-    /// Packets with nothing but a running total that allows what has been taken, or may be on its way.
+    /// Number of packets that only carry a running total, for credits of messages taken or possibly
+    /// on their way.
     pub(crate) updates: u64,
-    /// Messages that the host has taken.
+    /// Number of messages that the host has taken.
     pub(crate) taken: u64,
-    /// The longest that a peer with no message under way waited, in messages taken meanwhile. (A peer
-    /// with some under way waits for the host, as all do.)
+    /// The longest wait of a peer with no message under way, as the number of messages taken
+    /// meanwhile. (A peer with messages under way waits for the host, as all do.)
     pub(crate) longest_wait: u64,
     /// The most messages that waited here, with their data or announced.
     pub(crate) most_waiting: usize,
-    /// The longest that a peer which had been lent nothing waited for its first credit.
+    /// The longest wait for the first credit of a peer that had been lent nothing.
     pub(crate) first_credit: Duration,
 }
 
@@ -77,7 +79,7 @@ impl Accounts for Table {
     }
 }
 
-/// The contents of a packet beside its credit fields.
+/// The contents of a packet besides its credit fields.
 #[derive(Clone, Copy)]
 enum Up {
     Message {
@@ -102,20 +104,20 @@ enum Down {
 struct Peer {
     borrower: Borrower,
     active: bool,
-    /// Messages that wait to be sent.
+    /// Number of messages that wait to be sent.
     backlog: u16,
-    /// Messages that are under way, or here.
+    /// Number of messages that are under way or at the server.
     under_way: u16,
-    /// Messages of it that the host has taken.
+    /// Number of this peer's messages that the host has taken.
     served: u32,
-    /// Since when it has waited, with no message under way.
+    /// The count of taken messages since which the peer waits with no message under way.
     since: Option<u64>,
-    /// Since when it has waited for a credit, with none lent to it.
+    /// The time since which the peer waits for a credit with none lent to it.
     without: Option<Instant>,
 }
 
 impl Crowd {
-    /// All peers connect and do nothing. A message costs `cost` credits.
+    /// Connects `count` idle peers. A message costs `cost` credits.
     pub(crate) fn new(settings: &Settings, count: u32, cost: u32) -> Self {
         let mut crowd = Self {
             flow: Flow::new(settings),
@@ -161,7 +163,8 @@ impl Crowd {
         peer
     }
 
-    /// From now on the peer keeps so many messages going; with 0 it ends what it has begun.
+    /// Makes a peer keep `window` messages under way from now on; with 0 it only finishes those
+    /// that it has sent.
     pub(crate) fn keep_going(&mut self, peer: u32, window: u16) {
         let state = &mut self.peers[peer as usize];
         state.active = window > 0;
@@ -174,7 +177,7 @@ impl Crowd {
         self.send(peer);
     }
 
-    /// The peer sends one message, once.
+    /// Sends one message of a peer.
     pub(crate) fn send_one(&mut self, peer: u32) {
         self.peers[peer as usize].backlog += 1;
         self.send(peer);
@@ -188,21 +191,22 @@ impl Crowd {
         self.now
     }
 
-    /// Begins to count what each is served.
+    /// Begins to count the messages taken from each peer.
     pub(crate) fn count_served(&mut self) {
         for peer in &mut self.peers {
             peer.served = 0;
         }
     }
 
-    /// The fewest and the most messages of one active peer that the host has taken since then.
+    /// Returns the fewest and the most messages of one active peer that the host has taken since
+    /// then.
     pub(crate) fn served(&self) -> (u32, u32) {
         let active = || self.peers.iter().filter(|peer| peer.active);
         let served = || active().map(|peer| peer.served);
         (served().min().unwrap_or(0), served().max().unwrap_or(0))
     }
 
-    /// The next thing happens. False when there is none.
+    /// Processes the next event. Returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         if !self.flow.is_waited_for() {
             self.epoch = None;
@@ -239,20 +243,20 @@ impl Crowd {
         true
     }
 
-    /// Until `end` says so, or nothing happens any more.
+    /// Runs until `end` returns true or nothing happens any more.
     pub(crate) fn run_until(&mut self, end: impl Fn(&Self) -> bool) {
         while !end(self) && self.step() {}
     }
 
-    /// Until so many epochs have ended.
+    /// Runs until `epochs` epochs have ended.
     pub(crate) fn run_epochs(&mut self, epochs: u64) {
         let end = self.stats().epochs + epochs;
         self.run_until(|crowd| crowd.flow.stats().epochs >= end);
     }
 
-    /// Until two epochs in a row moved no credit and saw no packet of nothing but credits, and the host
-    /// took [`QUIET`] messages or four for each peer in either. `None` when that has not happened after
-    /// `most`.
+    /// Runs until two epochs in a row moved no credit and saw no packet of nothing but credits, and
+    /// the host took [`QUIET`] messages, or four for each peer, in each of them. Returns `None` if
+    /// that has not happened after `most` epochs.
     pub(crate) fn run_until_settled(&mut self, most: u64) -> Option<Settling> {
         let moved = |crowd: &Self| {
             let stats = crowd.stats();
@@ -286,7 +290,7 @@ impl Crowd {
         None
     }
 
-    /// Sends what the server has to say by itself.
+    /// Sends credit messages that the server begins.
     fn poll(&mut self) {
         for _ in 0..SAID_AT_ONCE {
             let Some((peer, say)) = self.flow.poll(&mut self.accounts) else {
@@ -306,7 +310,7 @@ impl Crowd {
         }
     }
 
-    /// The credit fields of a packet that leaves the server.
+    /// Returns the credit fields of a packet that leaves the server.
     fn credit_fields(&mut self, peer: u32) -> CreditFields {
         let account = &mut self.accounts.0[peer as usize];
         let mut ours = Borrower::default();
@@ -445,7 +449,7 @@ impl Crowd {
         }
     }
 
-    /// The host takes a message and replies.
+    /// Has the host take a message and reply.
     fn take(&mut self) {
         let Some((peer, paid, pulled)) = self.inbox.pop_front() else {
             return;
@@ -457,7 +461,7 @@ impl Crowd {
         if pulled {
             self.flow.undraw(self.cost - 1);
         }
-        // The reply says what would otherwise be told alone.
+        // The reply carries credit fields that would otherwise need a packet of their own.
         let fields = self.credit_fields(peer);
         let arrives = self.ready.after(LATENCY);
         self.down.push_back((arrives, peer, Down::Reply(fields)));
@@ -465,15 +469,15 @@ impl Crowd {
     }
 }
 
-/// The cost until nothing moved any more.
+/// The cost of settling.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settling {
     pub(crate) epochs: u64,
-    /// Messages that the host took.
+    /// Number of messages that the host took.
     pub(crate) messages: u64,
     pub(crate) time: Duration,
     pub(crate) controls: u64,
-    /// Credits; what was taken back without asking is with those that were returned.
+    /// Credits lent and returned; those taken back without asking count as returned.
     pub(crate) granted: u64,
     pub(crate) returned: u64,
 }

@@ -1,8 +1,8 @@
-//! Flow control at scale. (Its rules, and random programs of a few remotes, are tested in `src/flow`.)
+//! Flow control at scale. (`src/flow` tests its rules, and random programs of a few remotes.)
 //!
 //! ```text
-//!   crowd     many peers, a virtual clock: how soon it settles, what it costs    (also an example)
-//!   bounds    small crowds with asserted bounds, as a text that is kept
+//!   crowd     many peers on a virtual clock: when they settle, and the cost    (also an example)
+//!   bounds    small crowds with asserted limits, and a kept text
 //! ```
 
 mod bounds;

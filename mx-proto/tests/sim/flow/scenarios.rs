@@ -1,9 +1,9 @@
 //! Workloads of crowds, and measurements of them.
 //!
 //! ```text
-//!   static   some peers keep a window of requests going, the others do nothing
-//!   moving   the same, but others take over, again and again
-//!   all      all peers keep a few requests going
+//!   static   some peers keep a window of requests under way, the others are idle
+//!   moving   the same, but other peers take over, again and again
+//!   all      all peers keep a few requests under way
 //!   storm    all peers connect and send one request at once; later, once more
 //! ```
 
@@ -20,24 +20,26 @@ pub(crate) const HEADER: &str = "workload    peers  settled after: epochs   mess
 pub(crate) struct Row {
     pub(crate) workload: &'static str,
     pub(crate) peers: u32,
-    /// `None`: it had not settled after [`EPOCHS_MAX`].
+    /// The cost of settling; `None` if the crowd had not settled after [`EPOCHS_MAX`].
     pub(crate) settling: Option<Settling>,
-    /// Control messages in the five epochs after that.
+    /// Number of control messages in the five epochs after that.
     pub(crate) controls_after: u64,
-    /// Packets in these epochs that only told a running total, and the messages that the host took.
+    /// Number of packets in these epochs that only carried a running total, and of messages that
+    /// the host took.
     pub(crate) updates: (u64, u64),
-    /// The longest that a peer with no message under way waited: messages that the host took meanwhile.
+    /// The longest wait of a peer with no message under way, as the number of messages that the
+    /// host took meanwhile.
     pub(crate) longest_wait: u64,
-    /// Messages of an active peer that the host took in these epochs: the fewest and the most.
+    /// The fewest and the most messages of an active peer that the host took in these epochs.
     pub(crate) served: (u32, u32),
-    /// The most messages that waited at the host; credits that are lent at the end.
+    /// The most messages that waited at the host; then the credits lent at the end.
     pub(crate) most_waiting: usize,
     pub(crate) lent: u32,
-    /// The longest that a peer which had been lent nothing waited for its first credit.
+    /// The longest wait for the first credit of a peer that had been lent nothing.
     pub(crate) first_credit: Duration,
 }
 
-/// Some peers are busy for good.
+/// Measures a crowd in which some peers stay busy.
 pub(crate) fn still(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, peers, COST);
     for peer in 0..busy(peers) {
@@ -47,7 +49,8 @@ pub(crate) fn still(settings: &Settings, peers: u32) -> Row {
     Row::of("static", &mut crowd, settling)
 }
 
-/// Has other peers take over, [`MOVES`] times. The cost until it settled is the worst of all moves.
+/// Measures a crowd in which other peers take over [`MOVES`] times. The cost of settling is the
+/// worst of all moves.
 pub(crate) fn moving(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, peers, COST);
     let busy = busy(peers);
@@ -69,7 +72,8 @@ pub(crate) fn moving(settings: &Settings, peers: u32) -> Row {
     Row::of("moving", &mut crowd, worst)
 }
 
-/// All peers are busy. With more of them than there is memory for, the crowd cannot settle.
+/// Measures a crowd of busy peers. With more of them than there is memory for, the crowd cannot
+/// settle.
 pub(crate) fn all(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, peers, COST);
     for peer in 0..peers {
@@ -79,8 +83,8 @@ pub(crate) fn all(settings: &Settings, peers: u32) -> Row {
     Row::of("all", &mut crowd, settling)
 }
 
-/// All peers connect and send one message, and a second one when all first ones are through.
-/// Settled means: all have come.
+/// Measures a crowd whose peers all connect and send one message, and a second one when all first
+/// ones have been taken. The crowd counts as settled when all messages have been taken.
 pub(crate) fn storm(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, 0, COST);
     for _ in 0..peers {
@@ -178,19 +182,19 @@ impl fmt::Display for Row {
     }
 }
 
-/// Peers that are busy at once.
+/// Returns the number of peers that are busy at once.
 fn busy(peers: u32) -> u32 {
     (peers / 2).min(200)
 }
 
-/// Credits of a message: 1 KiB.
+/// Credits of a message of 1 KiB.
 const COST: u32 = 3;
 
-/// Messages that a busy peer keeps going.
+/// Number of messages that a busy peer keeps under way.
 const WINDOW: u16 = 128;
 
 /// The number of times that others take over.
 const MOVES: u32 = 8;
 
-/// More is not waited for.
+/// Number of epochs after which a crowd counts as not settled.
 const EPOCHS_MAX: u64 = 100;

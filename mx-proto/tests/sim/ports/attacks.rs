@@ -1,8 +1,9 @@
-//! A stranger off the path between two peers, and what it can make a port do: nothing.
+//! A stranger that cannot see the packets between two peers, and does not change anything at a
+//! port.
 //!
 //! ```text
-//!   Hello  ------> as many as you like: no session, one answer each, never larger
-//!   OPENING -----> only from where the Welcome went, only once, only for a while
+//!   Hello  ------> any number: no session, one answer each, never larger
+//!   OPENING -----> only from the address that the Welcome went to, only once, only for a while
 //!   Reset, Data -> with the wrong cookies: dropped
 //!   ICMP --------> that quotes nothing that was sent: ignored
 //! ```
@@ -25,7 +26,7 @@ fn is_opening(bytes: &[u8]) -> bool {
     FLAGS.of(bytes) & OPENING != 0
 }
 
-/// A session that came and went; what its two sides sent.
+/// Runs a session to its end. Returns the datagrams of its two sides.
 fn a_session_that_ended(stage: &mut Stage) -> [Tape; 2] {
     let tapes = stage.record_another_session();
     stage.exchange(3);
@@ -173,7 +174,7 @@ fn forged_resets_end_nothing() {
             if near != 0 {
                 replay(&stage.net, 1 - to, to, (Channel::Command, forged));
             }
-            // The true one, from elsewhere.
+            // The true one, from another address.
             stage.net.inject(address(77), address(to as u32), &reset);
             stage.run(Duration::from_micros(1));
         }
@@ -204,7 +205,7 @@ fn strangers_are_told_so_in_answers_that_are_not_larger() {
     assert!(stage.net.bytes_to(address(77)) <= answers * len);
 }
 
-/// A quote of what `bytes` is the beginning of, with another sender's cookie.
+/// Returns a quote of the beginning of `bytes`, with another cookie of the sender.
 fn misquoted(bytes: &[u8], cookie: u64) -> Option<Quote> {
     Quote::read(&altered(bytes, &[(FROM, cookie)]))
 }
@@ -227,7 +228,7 @@ fn network_errors_count_only_if_they_quote_our_packets() {
             (peer, guess),
             (peer, Quote::read(&theirs)),
             (peer, Quote::read(&ours[..Quote::BYTES - 1])),
-            // True, and about another peer.
+            // A true quote, reported about another peer.
             (address(7), Quote::read(&ours)),
             (data, guess),
         ] {
@@ -242,7 +243,7 @@ fn network_errors_count_only_if_they_quote_our_packets() {
     let each = stage.size_of_datagrams(30_000, Duration::from_millis(5));
     assert!(each > 1_000, "{each} bytes each");
     assert_eq!(stage.down(0), None);
-    // A true error is believed: at once if it is a size, the third time if it is the end.
+    // A true error counts: a size at once, an unreachable peer the third time.
     stage
         .net
         .inject_error(at, data, Some(548), Quote::read(&ours));
@@ -256,7 +257,7 @@ fn network_errors_count_only_if_they_quote_our_packets() {
     assert_eq!(stage.down(0), Some(LinkDown::Reset));
 }
 
-/// The datagram of another version, its checksum right.
+/// Returns the datagram as that of another version, with a correct checksum.
 fn of_version(version: u8, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[2] = version;
@@ -294,7 +295,7 @@ fn callers_of_other_versions_only_get_a_rejection() {
             .net
             .inject(stranger, address(1), &of_version(4, bytes));
     }
-    // Damaged, and without a cookie.
+    // A damaged one, and one without a cookie.
     let mut damaged = of_version(4, &seen[0].1);
     damaged[40] ^= 1;
     let nameless = altered(&seen[0].1, &[(FROM, 0)]);

@@ -1,9 +1,9 @@
-//! Time until a port over datagrams notices a dead peer whose machine refuses everything that is sent
-//! there, and the cost of that while the peer lives.
+//! Time until a port over datagrams notices a dead peer whose machine rejects everything sent to
+//! it, and the cost of that while the peer lives.
 //!
 //! ```text
-//!   something goes to the dead ---> refused --> asked again at once --> refused --> refused: dead
-//!   nothing does                    operations wait (monitored): asked 25 times a second
+//!   a datagram goes to the dead peer --> rejected --> Ping at once --> rejected --> rejected: dead
+//!   none does                       operations wait (monitored): a Ping 25 times a second
 //!                                   otherwise: the keep-alive
 //! ```
 
@@ -23,7 +23,7 @@ const fn millis(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-/// The time of three questions at short intervals.
+/// The time of three Pings at short intervals.
 const ASKING: Duration = millis(20);
 
 fn monitor(stage: &mut Stage, id: NodeId, wanted: bool) {
@@ -32,7 +32,7 @@ fn monitor(stage: &mut Stage, id: NodeId, wanted: bool) {
     peer.port.monitor(link, wanted);
 }
 
-/// The other one dies; how long it takes until that is noticed, if it does within 10 s.
+/// Kills the second node. Returns the time until the first notices, which has to be within 10 s.
 fn death(stage: &mut Stage) -> Duration {
     let killed = stage.world.now();
     drop(stage.cluster.kill(1));
@@ -45,7 +45,7 @@ fn death(stage: &mut Stage) -> Duration {
     stage.world.now().since(killed)
 }
 
-/// Pings from the first node to the second from now on, and when they went out.
+/// Returns the times of Pings from the first node to the second, from now on.
 fn count_pings(stage: &Stage) -> Rc<RefCell<Vec<Instant>>> {
     let pings = Rc::new(RefCell::new(Vec::new()));
     let (seen, world) = (Rc::clone(&pings), stage.world.clone());
@@ -100,7 +100,7 @@ fn long_silent_peer_that_dies_is_missed_at_the_next_ping() {
             monitor(&mut stage, 0, is_monitored);
             stage.net.set_cut(0, 1, true);
             stage.at(0).to_send.extend([100, 30_000]);
-            // Everything that is asked again and again has its longest pause.
+            // All repeated questions have reached their longest interval.
             let more = stage.rng.below(250);
             stage.run(2 * SECOND + millis(more));
             assert_eq!(stage.down(0), None);
@@ -115,7 +115,7 @@ fn long_silent_peer_that_dies_is_missed_at_the_next_ping() {
     }
 }
 
-/// Two peers with a link and a known path, on which nothing is searched for any more.
+/// Makes two peers with a link and a known path, on which no search is under way.
 fn settled(seed: u64, terms: Terms) -> Stage {
     let config = ReliableConfig {
         keepalive: 60 * SECOND,
@@ -177,7 +177,7 @@ fn silent_monitored_peer_is_pinged_only_while_monitored() {
     let asked = pings.borrow_mut().drain(..).count();
     assert!((most / 2..=most).contains(&asked), "{asked} of {most}");
     assert_eq!(stage.at(0).port.suspended(), 0);
-    // A peer that talks is not asked.
+    // A peer that sends is not asked.
     for _ in 0..40 {
         stage.at(1).to_send.push_back(100);
         stage.run(pause / 2);
@@ -219,7 +219,7 @@ fn pings_of_all_monitored_peers_are_limited_together() {
             port.connect(target(1), clock.now()).expect("there is room")
         })
         .collect();
-    // Until the sizes that pass are known: what looks for them asks, too.
+    // Wait until the passing sizes are known, because their search sends Pings, too.
     stage.run(3 * SECOND);
     for link in &links {
         stage.at(0).port.monitor(*link, true);
@@ -228,7 +228,7 @@ fn pings_of_all_monitored_peers_are_limited_together() {
     let pings = count_pings(&stage);
     stage.run(SECOND);
     let asked = pings.borrow().len();
-    // Without a bound it would be 20 000.
+    // Without a limit there would be 20 000.
     assert!((3_000..=4_100).contains(&asked), "{asked} in a second");
     for link in links {
         stage.at(0).port.monitor(link, false);

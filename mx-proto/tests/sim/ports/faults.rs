@@ -1,5 +1,5 @@
-//! The reliability layer on links that lose, double, reorder, damage and are narrow, and between ends
-//! whose windows differ.
+//! The reliability layer on links that lose, duplicate, reorder and damage datagrams or are slow,
+//! and between ends with different windows.
 
 use super::sessions::Stage;
 use super::totals;
@@ -7,7 +7,7 @@ use mx_proto::reliability::{ReliableConfig, ReliableStats};
 use mx_sim::{Faults, Rng, Terms, seeds};
 use std::time::Duration;
 
-/// Exchanges over two reliable ports; the sum of what both counted.
+/// Exchanges packets over two reliable ports. Returns the sums of their counters.
 fn over(seed: u64, terms: Terms, configs: [ReliableConfig; 2]) -> ReliableStats {
     let mut stage = Stage::between(seed, configs, terms);
     stage.exchange_within(30, Duration::from_secs(600));
@@ -20,7 +20,7 @@ fn over(seed: u64, terms: Terms, configs: [ReliableConfig; 2]) -> ReliableStats 
     stats
 }
 
-/// Faults and settings, and what must have happened.
+/// Faults and settings, and the condition that the counters must meet.
 type Case = (Faults, ReliableConfig, fn(&ReliableStats) -> bool);
 
 #[test]
@@ -89,7 +89,7 @@ fn nothing_is_lost_whatever_a_link_does() {
     ];
     for (faults, config, is_met) in cases {
         seeds::each(8, |seed| {
-            // In both directions, in turns: the channels share a queue, or reorder each other.
+            // In both directions, by turns: the channels share a queue, or reorder each other.
             let terms = Terms {
                 one_queue: seed % 2 == 0,
                 refuse: if seed % 3 == 0 { 0.1 } else { 0.0 },
@@ -139,7 +139,7 @@ fn random_faults_services_sizes_and_windows_lose_nothing() {
     seeds::each(60, any_mixture);
 }
 
-/// Seeds that once failed. What happens in them changes with the code.
+/// Seeds that once failed. What they do changes with the code.
 #[test]
 fn mixtures_that_once_failed_lose_nothing() {
     [103, 158].into_iter().for_each(any_mixture);
@@ -161,8 +161,8 @@ fn channels_without_order_between_them_cause_no_resend() {
     });
 }
 
-/// The least; one that is too small for the largest packets that are kept, one that is for data
-/// packets; the default; the most.
+/// The smallest window; one too small for the largest kept packets; one for data packets; the
+/// default; the largest.
 const WINDOWS: [u16; 5] = [32, 135, 256, 1024, 32_768];
 
 #[test]
@@ -186,7 +186,7 @@ fn whatever_one_window_lets_out_any_other_takes_in() {
     }
 }
 
-/// On a path with room for everything nothing but the window and the pace of the sender limits it.
+/// On a path with room for everything, only the window and the pace of the sender are limits.
 #[test]
 fn ten_percent_of_loss_far_away_leaves_a_quarter() {
     seeds::each(1, |seed| {

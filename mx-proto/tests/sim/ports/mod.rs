@@ -1,5 +1,5 @@
-//! Ports alone, without an endpoint: numbered packets go both ways and every one must arrive once,
-//! whole and in order, or the link must say that it is down.
+//! Ports without an endpoint: numbered packets go both ways, and each must arrive once, whole and
+//! in order, or the link must report its end.
 //!
 //! ```text
 //!   Peer --- numbered packets of random sizes ---> Peer      over Reliable on faulty links

@@ -20,8 +20,8 @@ const ALL: [Oversize; 3] = [
     Oversize::IsRefused,
 ];
 
-/// Calls `run` with each treatment of large datagrams in which the service cuts up what has been
-/// made too large.
+/// Calls `run` with each treatment of too large datagrams except the one that swallows them for
+/// good.
 fn each_treatment(run: impl Fn(Oversize)) {
     seeds::each(1, |_| ALL.into_iter().for_each(&run));
 }
@@ -44,7 +44,7 @@ fn set_mtu(stage: &Stage, mtu: usize) {
     stage.net.set_mtu_of(1, 0, mtu);
 }
 
-/// Loses everything on one channel from now on.
+/// Loses all datagrams on one channel from now on.
 fn lose_channel(stage: &Stage, dead: Channel) {
     for (from, to) in [(0, 1), (1, 0)] {
         let script = move |channel, _: &[u8]| {
@@ -68,7 +68,8 @@ fn the_smallest_mtu_there_is_carries_everything() {
         }
     };
     each_treatment(run);
-    // A narrow link that swallows whatever is larger, and no router that could cut it knows.
+    // A narrow link that swallows larger datagrams, without a router that knows and could fragment
+    // them.
     seeds::each(1, |_| run(Oversize::IsSwallowed));
 }
 
@@ -109,7 +110,8 @@ fn a_path_that_carries_less_than_before_is_noticed_in_mid_run() {
     });
 }
 
-/// An interface with less than the least MTU of IPv4: told, or known, before anything is sent.
+/// An interface with less than the least MTU of IPv4, which is reported, or known before anything
+/// is sent.
 #[test]
 fn narrow_path_works_if_the_ip_layer_fragments() {
     for oversize in [Oversize::IsReported, Oversize::IsRefused] {

@@ -1,5 +1,5 @@
-//! An end of a link that sends numbered packets and checks those that come. Like an endpoint, it
-//! introduces itself first and sends nothing else before it has been answered.
+//! An end of a link that sends numbered packets and checks those that arrive. Like an endpoint, the
+//! peer introduces itself first and sends nothing else before the answer comes.
 //!
 //! ```text
 //!   call --- introduction --> bound, and
@@ -27,7 +27,7 @@ pub(crate) fn target(node: NodeId) -> Target {
     }
 }
 
-/// The body of packet `number` of a sender.
+/// Returns the body of packet `number` of a sender.
 pub(crate) fn body(sender: usize, number: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(number << 8 | sender as u64);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -62,7 +62,7 @@ pub(crate) enum Greeting {
 }
 
 impl Greeting {
-    /// About as long as an endpoint's.
+    /// Length of the body, about that of an endpoint's introduction.
     const LEN: usize = 72;
 
     fn number(self) -> u64 {
@@ -76,7 +76,7 @@ impl Greeting {
             .find(|greeting| greeting.number() == number)
     }
 
-    /// False: it has to wait.
+    /// Sends the greeting. Returns false if it has to wait.
     pub(crate) fn send<P: Port<Buffer>>(self, port: &mut P, link: LinkId) -> bool {
         let header = header(self.number(), Self::LEN);
         let sent = port.send(link, &header, Body::Bytes(&[0x11; Self::LEN]));
@@ -89,7 +89,7 @@ impl Greeting {
 pub(crate) struct Heard {
     pub(crate) peer: usize,
     pub(crate) packet_max: usize,
-    /// Where packets go that are placed; parts of several may come in turns.
+    /// Memory of placed packets by number; parts of several packets may alternate.
     pub(crate) placed: HashMap<u64, Buffer>,
     /// Numbers received, in order.
     pub(crate) received: Vec<u64>,
@@ -97,11 +97,11 @@ pub(crate) struct Heard {
     pub(crate) up: bool,
     pub(crate) down: Option<LinkDown>,
     pub(crate) writable: bool,
-    /// Links that have introduced themselves, and are to be bound and answered.
+    /// Links that have introduced themselves, and have to be bound and answered.
     strange: Vec<LinkId>,
-    /// Our introduction has been answered.
+    /// Whether our introduction has been answered.
     answered: bool,
-    /// Whatever comes is fine.
+    /// Whether anything may arrive.
     pub(crate) indifferent: bool,
 }
 
@@ -160,7 +160,7 @@ impl Ear<Buffer> for Heard {
             return None;
         }
         let number = number_of(header);
-        // Every third small packet has no place until it has arrived as a whole.
+        // Every third small packet gets no place until it has arrived whole.
         if len_of(header) <= self.packet_max && number % 3 == 0 {
             return None;
         }
@@ -183,21 +183,21 @@ impl Ear<Buffer> for Heard {
     }
 }
 
-/// Sends packets and checks what comes.
+/// An end of a link that sends packets and checks those that arrive.
 pub(crate) struct Peer<P> {
     pub(crate) node: NodeId,
     pub(crate) port: P,
     pub(crate) clock: VirtualClock,
     pub(crate) heard: Heard,
     pub(crate) link: Option<LinkId>,
-    /// We have introduced ourselves there.
+    /// Whether the introduction has been sent.
     pub(crate) introduced: bool,
-    /// The peer sends what it has without an introduction.
+    /// Whether packets are sent without an introduction.
     pub(crate) rude: bool,
-    /// Sizes of packets still to go.
+    /// Lengths of packets still to be sent.
     pub(crate) to_send: VecDeque<usize>,
     pub(crate) sent: u64,
-    /// Number, memory and bytes taken of a packet taken in part.
+    /// Memory of a packet that the link has taken in part, and the number of bytes taken.
     pub(crate) partial: Option<(Buffer, usize)>,
     pub(crate) budget: usize,
 }
@@ -226,7 +226,7 @@ impl<P: Port<Buffer>> Peer<P> {
         }
     }
 
-    /// Starts a link, the only one from now on.
+    /// Begins a link, which replaces any earlier one.
     pub(crate) fn call(&mut self, target: Target) {
         let link = self
             .port
@@ -326,7 +326,7 @@ impl<P: Port<Buffer>> Drive for Peer<P> {
     }
 }
 
-/// Packets of random sizes, now and then an empty or a largest one.
+/// Returns random lengths of packets, now and then zero or the largest.
 pub(crate) fn sizes(
     rng: &mut Rng,
     count: usize,
@@ -344,7 +344,7 @@ pub(crate) fn sizes(
     (0..count).map(|_| some(rng)).collect()
 }
 
-/// Peers 0 and 1 on these ports; 0 has called 1.
+/// Makes peers 0 and 1 on these ports; 0 has called 1.
 pub(crate) fn two<P: Port<Buffer>>(world: &World, ports: (P, P)) -> Cluster<Peer<P>> {
     let mut cluster = Cluster::new(world);
     let mut a = Peer::new(0, 1, ports.0, world.clock());
@@ -355,7 +355,7 @@ pub(crate) fn two<P: Port<Buffer>>(world: &World, ports: (P, P)) -> Cluster<Peer
     cluster
 }
 
-/// The progress of both.
+/// Describes the progress of both peers.
 fn describe<P: Port<Buffer>>(cluster: &mut Cluster<Peer<P>>) -> String {
     let one = |id| {
         let peer: &mut Peer<P> = cluster.node(id).expect("no node dies");
@@ -371,7 +371,7 @@ fn describe<P: Port<Buffer>>(cluster: &mut Cluster<Peer<P>>) -> String {
     (0..2).map(one).collect()
 }
 
-/// Both send `count` more packets each; returns when all of them have arrived.
+/// Has both peers send `count` more packets each, and runs until all of them have arrived.
 pub(crate) fn exchange<P: Port<Buffer>>(
     cluster: &mut Cluster<Peer<P>>,
     rng: &mut Rng,

@@ -1,4 +1,4 @@
-//! The begin and the end of sessions of the reliability layer, and an earlier one's packets.
+//! The beginning and the end of sessions of the reliability layer, and packets of earlier sessions.
 
 use super::peer::{NIC, Peer, exchange, target, two};
 use super::{ReliablePeer, reliable, totals};
@@ -32,7 +32,7 @@ pub(crate) fn config() -> ReliableConfig {
     }
 }
 
-/// Peers 0 and 1; 0 has called 1.
+/// Peers 0 and 1, of which 0 has called 1.
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) net: DatagramNet,
@@ -49,7 +49,7 @@ impl Stage {
         Self::between(seed, [config; 2], terms)
     }
 
-    /// Between ends that are set differently.
+    /// Makes two peers with different settings.
     pub(crate) fn between(seed: u64, configs: [ReliableConfig; 2], terms: Terms) -> Self {
         let world = World::new(seed);
         seeds::watch(&world);
@@ -59,7 +59,7 @@ impl Stage {
         let ports = (reliable(&net, 0, one, 1), reliable(&net, 1, other, 2));
         let mut cluster = two(&world, ports);
         for (id, config) in configs.into_iter().enumerate() {
-            // A received packet may be larger than one that may be sent from here.
+            // A received packet may be larger than one that this end may send.
             let peer = cluster.node(id).expect("it lives");
             peer.heard.packet_max = config.packet_max;
         }
@@ -87,7 +87,7 @@ impl Stage {
         );
     }
 
-    /// Bytes of a datagram, on average, while three packets of that length go from 0 to 1.
+    /// Returns the mean bytes of a datagram while three packets of that length go from 0 to 1.
     pub(crate) fn size_of_datagrams(&mut self, len: usize, span: Duration) -> u64 {
         let before = self.net.traffic();
         self.at(0).to_send.extend([len; 3]);
@@ -112,7 +112,7 @@ impl Stage {
         peer.hang_up();
     }
 
-    /// Ends the link and begins another; everything that is sent from then on, by sender.
+    /// Ends the link and begins another. Returns tapes of all datagrams from then on, by sender.
     pub(crate) fn record_another_session(&mut self) -> [Tape; 2] {
         self.exchange(3);
         self.close(0, Close::Now);
@@ -123,14 +123,14 @@ impl Stage {
         tapes
     }
 
-    /// Everything that `from` sends to `to` from now on, as it was sent.
+    /// Records all datagrams from `from` to `to` from now on.
     pub(crate) fn record(&self, from: usize, to: usize) -> Tape {
         let seen = Tape::default();
         self.record_on(from, to, &seen);
         seen
     }
 
-    /// Records onto a tape that has others as well.
+    /// Records onto a tape that contains others as well.
     pub(crate) fn record_on(&self, from: usize, to: usize, tape: &Tape) {
         let tape = Rc::clone(tape);
         let script = move |channel: Channel, bytes: &[u8]| {
@@ -141,7 +141,7 @@ impl Stage {
     }
 }
 
-/// Lets what was recorded arrive once more, on the same channels.
+/// Injects a recorded datagram again, on the same channel.
 pub(crate) fn replay(
     net: &DatagramNet,
     from: NodeId,
@@ -224,7 +224,7 @@ fn silent_peer_is_noticed_with_and_without_traffic() {
     }
 }
 
-/// Lets datagrams of one kind through and no others.
+/// Passes datagrams of one kind and drops all others.
 fn only(kind: u8) -> Option<Script> {
     Some(Box::new(move |_, bytes| {
         if is_kind(bytes, kind) {
@@ -235,7 +235,8 @@ fn only(kind: u8) -> Option<Script> {
     }))
 }
 
-/// A caller has been welcomed, and nothing that it has said since has arrived.
+/// Makes a stage on which the caller has received a Welcome, and nothing that it has sent since has
+/// arrived.
 fn just_welcomed(seed: u64) -> Stage {
     let mut stage = Stage::new(seed);
     stage.net.set_script(0, 1, only(HELLO));
@@ -276,7 +277,7 @@ fn peer_that_forgets_welcomes_is_called_a_few_times() {
         Fate::Chance
     };
     stage.net.set_script(0, 1, Some(Box::new(script)));
-    // With every Welcome it lives anew before the next word comes.
+    // With every Welcome the peer begins a new life before the next datagram comes.
     let welcomes = Rc::new(RefCell::new(0));
     let count = Rc::clone(&welcomes);
     let script = move |_: Channel, bytes: &[u8]| {
@@ -304,7 +305,7 @@ fn peer_that_forgets_welcomes_is_called_a_few_times() {
 fn call_cancelled_by_the_other_side_is_not_repeated() {
     let mut stage = just_welcomed(1);
     stage.net.set_script(0, 1, None);
-    // It hears the call and ends it; that the caller hears nothing of it but the end.
+    // The peer receives the call and ends it, and only the end arrives at the caller.
     stage.net.set_script(1, 0, only(RESET));
     stage.run(Duration::from_millis(100));
     stage.close(1, Close::Now);
@@ -350,7 +351,7 @@ fn honest_callers_bring_a_packet_in_time_over_bad_paths() {
     });
 }
 
-/// Exchanges something and waits until both sides are suspended.
+/// Exchanges packets and waits until both sides are suspended.
 fn suspended_stage(seed: u64) -> Stage {
     let mut stage = Stage::new(seed);
     stage.exchange(10);
@@ -366,7 +367,7 @@ fn suspended_stage(seed: u64) -> Stage {
     stage
 }
 
-/// The bindings of both ends to their link.
+/// Returns the bindings of both ends to their link.
 fn bindings(stage: &mut Stage) -> [Binding; 2] {
     [0, 1].map(|id| {
         let peer = stage.at(id);
@@ -486,7 +487,7 @@ fn restarted_caller_is_served_beside_its_former_life() {
     seeds::each(5, |seed| {
         let mut stage = Stage::new(seed);
         stage.exchange(3);
-        // Under way in both directions when it happens.
+        // Packets are under way in both directions when the node dies.
         for id in 0..2 {
             stage.at(id).to_send.extend([6_000; 20]);
         }

@@ -1,6 +1,7 @@
-//! Datagrams of strangers: nonsense, damaged ones with a good checksum, true ones from elsewhere.
+//! Datagrams of strangers: nonsense, damaged ones with a correct checksum, true ones from another
+//! address.
 //!
-//! No port falls over, and a link that others attack without knowing its cookies does not notice.
+//! No port fails, and a link is not affected by attackers that do not have its cookies.
 
 use super::peer::target;
 use super::sessions::{Stage, Tape, address, replay};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Something like a datagram that was seen on the wire.
+/// Makes a datagram that resembles one of those seen on the wire.
 pub(crate) fn nonsense(rng: &mut Rng, seen: &[(Channel, Vec<u8>)]) -> Vec<u8> {
     let mut bytes = seen[rng.index(seen.len())].1.clone();
     match rng.below(6) {
@@ -31,7 +32,7 @@ pub(crate) fn nonsense(rng: &mut Rng, seen: &[(Channel, Vec<u8>)]) -> Vec<u8> {
         }
         _ => {
             for _ in 0..rng.within(1..=4) {
-                // Mostly the header: kind, cookies, numbers, flags.
+                // Mostly in the header: kind, cookies, numbers, flags.
                 let at = if rng.chance(0.8) {
                     KIND.at + rng.index(HEADER - KIND.at)
                 } else {
@@ -49,7 +50,7 @@ pub(crate) fn nonsense(rng: &mut Rng, seen: &[(Channel, Vec<u8>)]) -> Vec<u8> {
     }
 }
 
-/// Two that talk, and all that they have said.
+/// Makes two peers that exchange packets, and a tape of all their datagrams.
 fn stage(seed: u64) -> (Stage, Tape) {
     let mut stage = Stage::with(seed, ReliableConfig::default(), Terms::default());
     let seen = Tape::default();
@@ -89,7 +90,7 @@ fn a_link_does_not_notice_what_knows_only_one_of_its_cookies() {
         for _ in 0..20 {
             for _ in 0..20 {
                 let at = stage.rng.index(seen.borrow().len());
-                // Either the cookie of the receiver or the one of the sender is another.
+                // Either the receiver's or the sender's cookie is wrong.
                 let wrong = (stage.rng.pick(&[TO, FROM]), stage.rng.bits());
                 let bytes = altered(&seen.borrow()[at].1, &[wrong]);
                 for to in 0..2 {
@@ -116,7 +117,7 @@ fn forged_datagrams_with_cookies_harm_only_their_link() {
             let to = stage.rng.index(2);
             let channel = stage.rng.pick(&[Channel::Command, Channel::Data]);
             replay(&stage.net, 1 - to, to, (channel, bytes));
-            // The link's own packets may be damaged now; the peers need not accept them.
+            // The link's own packets may be damaged now, and the peers need not accept them.
             for id in 0..2 {
                 stage.at(id).heard.indifferent = true;
             }

@@ -1,9 +1,9 @@
-//! A network namespace of the test's own, where that may be had: as root.
+//! A network namespace of the test, if the machine allows one, which only root gets.
 
 use std::process::Command;
 
-/// Gives this thread, and those that it starts, a network of their own from now on, with a loopback in it.
-/// False: they may not.
+/// Gives this thread, and those that it starts, a network of their own with a loopback. Returns
+/// false if the machine does not allow that.
 pub(crate) fn have_own_network() -> bool {
     // SAFETY: plain system call.
     let alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;

@@ -1,4 +1,4 @@
-//! A port with what it has said, and another process that has one.
+//! A port with its events, and another process that has one.
 //!
 //! The other process is the same program again, running an ignored test `the_other_process`.
 
@@ -16,7 +16,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Reaching it means that something hangs.
+/// A time after which something counts as hanging.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) const ROLE: &str = "LOCAL_PROCESSES_ROLE";
@@ -75,7 +75,8 @@ impl Node {
             64,
             &mut Hearing(&mut sink),
         );
-        // As an endpoint does with those it has met: a stranger's goes after a while.
+        // Accepted as an endpoint accepts its peers, because the link of a stranger ends after a
+        // while.
         for (link, _) in &sink.0 {
             self.port.accept(*link);
         }
@@ -83,7 +84,7 @@ impl Node {
         any
     }
 
-    /// Sleeps until there is something to do, or a link is to be looked at, for `most` at most.
+    /// Sleeps until there is something to do, the port's deadline or `most` has passed.
     pub(crate) fn doze(&mut self, most: Duration) {
         if !self.port.arm() {
             return;
@@ -109,13 +110,13 @@ impl Node {
         while !done(self) {
             assert!(MonotonicClock.now() < end, "20 seconds without: {what}");
             if !self.poll() {
-                // Not everything that can be waited for wakes.
+                // Some conditions do not wake the thread.
                 self.doze(Duration::from_millis(5));
             }
         }
     }
 
-    /// The next event, sleeping until there is one; at most 20 seconds.
+    /// Returns the next event; waits for it at most 20 seconds.
     pub(crate) fn next(&mut self) -> (LinkId, Event) {
         self.until("an event", |node| !node.events.is_empty());
         self.events.pop_front().unwrap()
@@ -136,7 +137,7 @@ impl Node {
         Port::send(&mut self.port, link, &header, body).map(|_| ())
     }
 
-    /// Sends, waiting for room. What arrives meanwhile is kept.
+    /// Sends a packet, and waits for room. Packets that arrive meanwhile are kept.
     pub(crate) fn send(&mut self, link: LinkId, bytes: &[u8]) {
         while self.try_send(link, bytes) == Err(SendError::WouldBlock) {
             while !self
@@ -159,11 +160,11 @@ impl Node {
     }
 }
 
-/// Another process that plays `role`; killed when the test fails.
+/// Another process that plays `role`, and is killed when the test fails.
 pub(crate) struct Other(pub(crate) Child);
 
 impl Other {
-    /// Runs the ignored test of that name, with more in its environment.
+    /// Runs the ignored test of that name, with more variables in its environment.
     pub(crate) fn start(
         test: &str,
         role: &str,
@@ -199,7 +200,7 @@ impl Drop for Other {
     }
 }
 
-/// A board and endpoint of this test's own.
+/// Returns a board and an endpoint that no other test uses.
 pub(crate) fn fresh() -> (u32, u32) {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))

@@ -2,7 +2,7 @@
 
 use std::process::Child;
 
-/// Sends it; returns when it has had its effect if that is to stop.
+/// Sends a signal. Returns when the process has stopped, if that is the effect.
 pub(crate) fn send(child: &Child, signal: i32) {
     let id = child.id();
     // SAFETY: the child has not been waited for, so its number is still its own.

@@ -1,11 +1,11 @@
-//! Providers this machine does not have, made up.
+//! Simulated providers, of hardware that this machine does not have.
 
 use super::nodes::Nodes;
 use libfabric_fake::{Fake, Shape};
 use mx_port_rdm::RdmOptions;
 use mx_proto::Config;
 
-/// Shapes of each kind of provider.
+/// Returns shapes of each kind of provider.
 pub(crate) fn shapes() -> [Shape; 7] {
     [
         Shape::tcp(),
@@ -18,12 +18,12 @@ pub(crate) fn shapes() -> [Shape; 7] {
     ]
 }
 
-/// Nodes over a fake provider.
+/// Makes nodes over a simulated provider.
 pub(crate) fn nodes(fake: &Fake, count: usize) -> Nodes {
     nodes_with(fake, count, RdmOptions::default())
 }
 
-/// Nodes with other options.
+/// Makes nodes with other options.
 pub(crate) fn nodes_with(fake: &Fake, count: usize, options: RdmOptions) -> Nodes {
     let options = RdmOptions {
         library: Some(fake.library()),

@@ -1,4 +1,4 @@
-//! An rdm port whose peers are found in a table, and met over the fabric itself.
+//! An rdm port that finds its peers in a table and connects to them over the fabric itself.
 //!
 //! ```text
 //!   connect(target) --> table --> the other RdmPort: offer --> call(its address)
@@ -26,7 +26,7 @@ pub(crate) struct Directory(Rc<RefCell<HashMap<EndpointId, Weak<RefCell<RdmPort>
 pub(crate) struct DirectPort {
     port: Rc<RefCell<RdmPort>>,
     directory: Directory,
-    /// The link begun last.
+    /// The link that began last.
     begun: Option<LinkId>,
 }
 
@@ -49,17 +49,17 @@ impl Directory {
 }
 
 impl DirectPort {
-    /// The port itself.
+    /// Returns the port.
     pub(crate) fn rdm(&self) -> std::cell::Ref<'_, RdmPort> {
         self.port.borrow()
     }
 
-    /// The port, to change it.
+    /// Returns the port, to change it.
     pub(crate) fn rdm_mut(&self) -> std::cell::RefMut<'_, RdmPort> {
         self.port.borrow_mut()
     }
 
-    /// The process of the peer called last may have gone.
+    /// Checks the peer that was called last, whose process may have ended.
     pub(crate) fn doubt(&self, now: Instant) {
         let link = self.begun.expect("a link that this side has begun");
         self.port.borrow_mut().probe_peer(link, now);

@@ -1,4 +1,4 @@
-//! Endpoints over the rdm port, all in one thread, over whatever provider this machine has.
+//! Endpoints over the rdm port, all in one thread, over the provider of this machine.
 
 use super::{DirectPort, Directory};
 use mx_port_base::clock::MonotonicClock;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) type Ends = Endpoint<DirectPort, TestClock, Queue<Lent>>;
 
-/// The time, which a test may put forward.
+/// A clock that a test can put forward.
 #[derive(Clone, Default)]
 pub(crate) struct TestClock(Rc<Cell<Duration>>);
 
@@ -29,10 +29,10 @@ impl Clock for TestClock {
 }
 
 const KEY: u32 = 0x6d78;
-/// Reaching it means that something hangs.
+/// A time after which something counts as hanging.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Loopback, whatever provider there is.
+/// Returns options for the loopback, with any provider.
 pub(crate) fn options() -> RdmOptions {
     RdmOptions {
         device: Device::only(IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -40,7 +40,7 @@ pub(crate) fn options() -> RdmOptions {
     }
 }
 
-/// Some nodes, and what came out of each.
+/// Some nodes, with the completions of each.
 pub(crate) struct Nodes {
     directory: Directory,
     options: RdmOptions,
@@ -52,7 +52,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// `None`, and a line that says so, where there is no libfabric.
+    /// Makes `count` nodes. Returns `None` and prints a line if there is no libfabric.
     pub(crate) fn new(count: usize) -> Option<Self> {
         Self::with(count, Config::default())
     }
@@ -77,7 +77,7 @@ impl Nodes {
         Some(nodes)
     }
 
-    /// Adds a node, with options of its own.
+    /// Adds a node with options of its own.
     pub(crate) fn add_with(&mut self, options: RdmOptions) -> Option<usize> {
         let before = std::mem::replace(&mut self.options, options);
         let number = self.add();
@@ -85,7 +85,7 @@ impl Nodes {
         number
     }
 
-    /// Adds a node; returns its number.
+    /// Adds a node. Returns its number.
     pub(crate) fn add(&mut self) -> Option<usize> {
         let number = self.ends.len();
         let end = self.open(number)?;
@@ -121,13 +121,13 @@ impl Nodes {
         ))
     }
 
-    /// The node is gone from one moment to the next, without a word.
+    /// Removes a node without any notice to others.
     pub(crate) fn kill(&mut self, node: usize) {
         self.ends[node] = None;
         self.done[node].clear();
     }
 
-    /// A new life under the old name.
+    /// Restarts a node under its name.
     pub(crate) fn restart(&mut self, node: usize) {
         self.ends[node] = None;
         self.ends[node] = self.open(node);
@@ -137,7 +137,7 @@ impl Nodes {
         self.ends[node].as_mut().expect("a node that lives")
     }
 
-    /// Time passes without anything else.
+    /// Lets time pass while no node works.
     pub(crate) fn skip(&self, time: Duration) {
         let TestClock(ahead) = &self.clock;
         ahead.set(ahead.get() + time);
@@ -153,7 +153,7 @@ impl Nodes {
         }
     }
 
-    /// Turns until `found` finds something.
+    /// Lets all nodes work until `found` finds something.
     pub(crate) fn until<T>(&mut self, mut found: impl FnMut(&mut Self) -> Option<T>) -> T {
         let until = Instant::now() + LONG;
         loop {
@@ -196,7 +196,8 @@ impl Nodes {
         self.wait(from, context)
     }
 
-    /// Sends. `None` when it is complete at once. The bytes must stay until it is complete.
+    /// Sends a message. Returns `None` if the send is complete at once. The bytes must stay until
+    /// the send is complete.
     pub(crate) fn send(
         &mut self,
         from: usize,
@@ -215,7 +216,7 @@ impl Nodes {
         }
     }
 
-    /// Sends and waits for the end.
+    /// Sends a message, and waits for the end.
     pub(crate) fn send_all(&mut self, from: usize, to: RemoteId, bits: u64, bytes: &[u8]) {
         let context = u64::MAX - 1;
         if self.send(from, to, bits, bytes, context).is_some() {
@@ -223,7 +224,7 @@ impl Nodes {
         }
     }
 
-    /// Posts a receive. The bytes must stay until it is complete.
+    /// Posts a receive. The bytes must stay until the receive is complete.
     pub(crate) fn post(
         &mut self,
         at: usize,
@@ -255,7 +256,7 @@ impl Nodes {
     }
 }
 
-/// A buffer of a test's, which keeps it until its operation is complete.
+/// A buffer of a test, which keeps the buffer until its operation is complete.
 #[derive(Debug)]
 pub(crate) struct Lent {
     start: *mut u8,
@@ -263,7 +264,7 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// Up to `len` bytes from `offset` on, as far as there are any.
+    /// Returns up to `len` bytes from `offset` on, as far as there are any.
     fn part(&self, offset: usize, len: usize) -> (*mut u8, usize) {
         let from = offset.min(self.len);
         (self.start.wrapping_add(from), len.min(self.len - from))
@@ -277,7 +278,7 @@ impl Memory for Lent {
 
     fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
         let (start, len) = self.part(offset, len);
-        // SAFETY: within the buffer, which is there.
+        // SAFETY: within the buffer, which still exists.
         visitor(unsafe { slice::from_raw_parts(start, len) });
     }
 

@@ -1,9 +1,9 @@
-//! The cost of a message over the shapes of hardware: operations of the provider, counted.
+//! The cost of a message over each shape of hardware, as the number of operations of the provider.
 //!
-//! libfabric's own ping-pong needs there, at every size: one send (injected as far as that goes), a completion
-//! of it unless it was injected, one of the receive, no registration (one for all messages, made before), and
-//! no copy. What this port adds is the copy through a slot, where it does not read; a registration of each
-//! message that is read, and the offer and the end of it.
+//! libfabric's own ping-pong needs, at every size: one send (injected up to a size), its completion
+//! unless the send was injected, the completion of the receive, no registration (one for all
+//! messages, made before), and no copy. This port adds a copy through a slot if it does not read;
+//! for a message that is read, a registration, the offer, and its end.
 
 use crate::direct::made_up::nodes;
 use crate::direct::nodes::pattern;
@@ -11,11 +11,12 @@ use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::FI_CONTEXT2;
 use mx_proto::Status;
 
-/// The cost of a message, at both ends together: sends, of them injected, reads, completions, registrations, and how
-/// often its bytes are in frames (rounded), where each end copies them.
+/// The cost of a message, at both ends together: sends, injected ones among them, reads,
+/// completions, registrations, and the number of times that its bytes are in frames (rounded),
+/// where each end copies them.
 type Cost = [u64; 6];
 
-/// Omni-Path by `opx`: no registration that means anything.
+/// Returns Omni-Path by `opx`, whose registrations mean nothing.
 fn opx() -> Shape {
     Shape {
         provider: "opx".into(),
@@ -32,7 +33,7 @@ fn cost(shape: Shape, size: usize) -> Cost {
     let sent = pattern(size, 1);
     let mut got = vec![0; size];
     let mut before = fake.stats();
-    // The first ones connect, and fill slots and credits.
+    // The first messages connect, and fill slots and credits.
     for n in 0..4 {
         before = fake.stats();
         nodes.post(1, n, &mut got, 7);

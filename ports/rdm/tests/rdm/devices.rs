@@ -1,5 +1,5 @@
-//! Devices and their providers: what they do with closed registrations, what they have too little of, which one
-//! is used, and what happens when one is lost.
+//! Devices and their providers: their handling of closed registrations, their limits, the choice
+//! among them, and the loss of one.
 
 use crate::direct::made_up::{nodes, nodes_with};
 use crate::direct::nodes::pattern;
@@ -11,7 +11,7 @@ use mx_proto::{Clock, Status};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Bytes that cards read where they may.
+/// Length of a message that cards read if they may.
 const LARGE: usize = 1 << 20;
 
 fn options(fake: &Fake) -> RdmOptions {
@@ -21,7 +21,7 @@ fn options(fake: &Fake) -> RdmOptions {
     }
 }
 
-/// The column "large" of the table of fabrics.
+/// Returns the column "large" of the table of fabrics.
 fn large(fake: &Fake) -> String {
     survey(&fake.library())[0]
         .paths
@@ -82,7 +82,7 @@ fn efa_is_asked_whether_its_cards_read_before_they_are_made_to() {
     }
 }
 
-/// As soft-RoCE, without any setting.
+/// Returns a shape like soft-RoCE without any setting.
 fn few_completions() -> Shape {
     Shape {
         cq_limit: 32_767,
@@ -126,7 +126,7 @@ fn a_queue_has_no_more_completions_than_the_device() {
     }
 }
 
-/// Two devices, of which the first is the usual one.
+/// Returns a shape with two devices, of which the first is the usual one.
 fn two_devices() -> Shape {
     Shape {
         devices: DEVICES.to_vec(),
@@ -158,7 +158,7 @@ fn the_address_to_be_at_chooses_the_device() {
     );
     let order = DEVICES.iter().rev().map(|it| (*it).into()).collect();
     assert_eq!(at(Device { bind: None, order }).unwrap(), DEVICES[1]);
-    // One that is lost leaves the other.
+    // If one device is lost, the other is used.
     fake.first().remove(0, Death::Again);
     assert_eq!(at(Device::default()).unwrap(), DEVICES[1]);
     assert!(at(Device::only(DEVICES[0].into())).is_err());
@@ -195,7 +195,7 @@ fn lost_device_ends_operations_and_is_reused_when_back() {
             ..RdmOptions::default()
         };
         let mut nodes = nodes_with(&fake, 1, options.clone());
-        // The other is on a machine of its own.
+        // The other node is on a machine of its own.
         let machine = fake.machine(&[]);
         nodes.add_with(RdmOptions {
             library: Some(machine.library()),

@@ -1,4 +1,5 @@
-//! Failures of the rdm port: registrations that are busy, breakdowns, and peers that are told.
+//! Failures of the rdm port: registrations that are busy, failures of devices, and peers that are
+//! told.
 
 use crate::direct::made_up::{nodes, nodes_with, shapes};
 use crate::direct::nodes::{Nodes, pattern};
@@ -42,7 +43,7 @@ fn registrations_that_are_busy_now_and_then_do_no_harm() {
     }
 }
 
-/// Turns until node `at` has no connection to its peer any more.
+/// Lets the nodes work until node `at` has no link any more.
 fn until_alone(nodes: &mut Nodes, at: usize, within: Duration) {
     let until = Instant::now() + within;
     while nodes.end(at).port().rdm().link_count() > 0 {
@@ -61,7 +62,7 @@ fn the_peer_of_a_port_that_was_opened_anew_hears_of_it_at_once() {
         let mut got = vec![0; sent.len()];
         nodes.send_all(0, to, 1, &sent);
         assert_eq!(nodes.receive(1, 1, &mut got).status, Status::Success);
-        // Operations that are pending then have to end, too.
+        // Pending operations have to end then, too.
         nodes.post(1, 2, &mut got, 7);
         fake.faults(|faults| faults.overrun = 1.0);
         nodes.end(0).progress();
@@ -69,7 +70,7 @@ fn the_peer_of_a_port_that_was_opened_anew_hears_of_it_at_once() {
         assert_eq!(nodes.end(0).port().rdm().stats().renewals, 1);
         until_alone(&mut nodes, 1, Duration::from_secs(3));
         until_alone(&mut nodes, 0, Duration::from_secs(3));
-        // And both are as good as before.
+        // Both work as before.
         let to = nodes.connect(0, 1);
         nodes.send_all(0, to, 2, &sent);
         assert_eq!(nodes.wait(1, 7).status, Status::Success);
@@ -139,7 +140,7 @@ fn doubted_peer_keeps_its_link_only_if_it_answers() {
         let mut nodes = nodes(&fake, 2);
         nodes.connect(0, 1);
         nodes.end(0).port().doubt(MonotonicClock.now());
-        // What is said to the dead takes a second to be given up.
+        // A packet to a dead peer is given up after a second.
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until && nodes.end(0).port().rdm().link_count() > 0 {
             nodes.end(0).progress();

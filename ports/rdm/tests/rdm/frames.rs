@@ -1,7 +1,7 @@
-//! Messages that go at once, in several frames.
+//! Messages that are sent at once, in several frames.
 //!
 //! ```text
-//!   Packet | Rest | Rest ...     blocked in the middle, called off there by either side, cut by a death
+//!   Packet | Rest | Rest ...     blocked in the middle, cancelled there by either side, cut by a death
 //! ```
 
 use crate::direct::made_up::shapes;
@@ -12,16 +12,17 @@ use mx_proto::port::{Limits, LinkControl};
 use mx_proto::{Config, LinkId, RemoteId, Status};
 use mx_sim::Cancelled;
 
-/// Where copies are all there is, and more frames of one message than anywhere else.
+/// Returns a shape on which all data is copied, and a message takes more frames than elsewhere.
 const COPIED: fn() -> Shape = || Shape {
     max_msg: 16 << 10,
     ..Shape::tcp_rxm()
 };
 
-/// Bytes of a message of ten frames there.
+/// Length of a message of ten frames there.
 const LEN: usize = 150_000;
 
-/// Two nodes, and how the first calls the second, which takes all of this test's messages unasked.
+/// Makes two nodes, of which the second accepts all messages of this test unasked. Returns the
+/// first one's name for the second.
 fn pair(shape: &Shape, seed: u64) -> (Fake, Nodes, RemoteId) {
     let fake = Fake::new(shape.clone(), seed);
     let config = Config {
@@ -41,7 +42,7 @@ fn limits(nodes: &mut Nodes) -> Limits {
     nodes.end(0).port().limits(LinkId::new(0, 0))
 }
 
-/// Frames find no room most of the time, so that a message leaves one by one.
+/// Makes most frames find no room, so that the frames of a message are sent one by one.
 fn narrow(fake: &Fake) {
     fake.faults(|faults| {
         *faults = Faults {
@@ -55,14 +56,15 @@ fn narrow(fake: &Fake) {
     });
 }
 
-/// A pair with little room, a message of ten frames and the memory it is received in.
+/// Makes a pair with little room, a message of ten frames, and the memory for its receive.
 fn narrow_pair(seed: u64) -> (Fake, Nodes, RemoteId, Vec<u8>, Vec<u8>) {
     let (fake, nodes, to) = pair(&COPIED(), seed);
     narrow(&fake);
     (fake, nodes, to, pattern(LEN, 3), vec![0; LEN])
 }
 
-/// The peer is as good as before: the message that was sent last arrives. And no rule was broken.
+/// Asserts that the peer works as before, because the last message arrives, and that no rule was
+/// broken.
 fn passes(fake: &Fake, mut nodes: Nodes, message: &[u8], seed: u64) {
     let mut next = vec![0; LEN];
     assert_eq!(nodes.receive(1, 6, &mut next).status, Status::Success);
@@ -139,7 +141,7 @@ fn blocked_frame_keeps_its_position() {
     }
 }
 
-/// The message is whole at its receiver, who may be complete with its beginning.
+/// The message arrives whole, even if the send ends after its beginning.
 #[test]
 fn send_cancelled_halfway_completes_without_its_buffer() {
     let mut midway = 0;
@@ -195,7 +197,7 @@ fn a_death_in_the_middle_ends_the_receive_with_an_error() {
         nodes.send(0, to, 5, &message, 8);
         (0..seed).for_each(|_| nodes.turn());
         if midway == 8 {
-            // A second life is let in after a second.
+            // A second life of a node is accepted after a second.
             break;
         }
         if nodes.done[1].iter().any(|done| done.context == 7) || got[..2] == [0, 0] {
@@ -204,7 +206,7 @@ fn a_death_in_the_middle_ends_the_receive_with_an_error() {
         midway += 1;
         nodes.kill(0);
         fake.faults(|faults| *faults = Faults::none());
-        // Its successor under the same name says that the one before has gone.
+        // The successor under the same name shows that the node has ended.
         nodes.restart(0);
         let to = nodes.connect(0, 1);
         let done = nodes.wait(1, 7);

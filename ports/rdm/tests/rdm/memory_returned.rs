@@ -1,14 +1,15 @@
-//! Cancels over every made-up provider: from the moment on at which the cancel returns, the provider
+//! Cancels over every simulated provider: from the moment at which a cancel returns, the provider
 //! has nothing of the buffer.
 //!
 //! ```text
 //!   docs/buffers.md:   small │ slot │ large, sent │ large, received
 //!   moments:           blocked, offered, matched and n steps on its way
-//!   the peer:          moves, has stopped, has died in each of the ways providers show that
+//!   the peer:          moves, has stopped, has died in each of the ways that providers show
 //! ```
 //!
-//! The made-up provider knows what it was given, and says so when it is asked ([`Fake::holds`]). The
-//! buffer is then overwritten and compared later: what the provider wrote would show.
+//! The simulated provider knows which buffers it was given, and answers when asked
+//! ([`Fake::holds`]). The buffer is then overwritten and compared later, which shows any bytes that
+//! the provider wrote.
 
 use crate::direct::made_up::{nodes, shapes};
 use crate::direct::nodes::{Nodes, pattern};
@@ -17,7 +18,7 @@ use mx_proto::{RemoteId, RequestId, Status};
 use mx_sim::Cancelled;
 use std::time::Duration;
 
-/// The peer's behaviour from the moment of the cancel on, or a little earlier.
+/// The peer's behaviour from the moment of the cancel on, or from a little earlier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Peer {
     Moves,
@@ -30,14 +31,14 @@ const PEERS: [Peer; 3] = [Peer::Moves, Peer::Stops, Peer::Dies];
 /// Lengths of each class: injected, in a slot, large.
 const LENGTHS: [usize; 4] = [8, 4_000, 200_001, 2 << 20];
 
-/// Two nodes that have moved something.
+/// Two nodes that have exchanged messages.
 struct World {
     fake: Fake,
     nodes: Nodes,
     to: RemoteId,
     peer: Peer,
     name: String,
-    /// Buffers of the peer's operations, until it is gone.
+    /// Buffers of the peer's operations, kept until the peer has ended.
     kept: Vec<Vec<u8>>,
 }
 
@@ -89,7 +90,7 @@ impl World {
             self.nodes.kill(1);
         }
         if self.peer != Peer::Moves {
-            // We may find out something, or nothing yet.
+            // This node may notice that, or nothing yet.
             self.alone(3);
         }
     }
@@ -100,8 +101,8 @@ impl World {
         }
     }
 
-    /// Cancels, and checks that the provider does not have the buffer from then on; of a send that the peer's
-    /// card may be reading over a connection, from its end on.
+    /// Cancels, and checks that the provider does not have the buffer from then on. For a send that
+    /// the peer's card may be reading over a connection, the check begins at the end of the send.
     fn let_go(&mut self, request: RequestId, buffer: &mut [u8], what: &str) -> Cancelled {
         let cancelled = self.nodes.cancel(0, request);
         let name = format!("{}: {what}", self.name);
@@ -141,7 +142,7 @@ impl World {
     }
 }
 
-/// Every world there is, in turn.
+/// Runs a test in every world.
 fn everywhere(seeds: std::ops::Range<u64>, mut test: impl FnMut(&mut World, u64)) {
     for shape in shapes() {
         for peer in PEERS {
@@ -183,7 +184,8 @@ fn a_send_that_is_on_its_way_at_every_moment() {
             let bits = 20 + n as u64;
             let mut got = vec![0; len];
             let mut buffer = pattern(len, 5);
-            // Where the card's reads need a connection, a peer that does not answer a cancel has lost it.
+            // If the card's reads need a connection, a peer that does not answer a cancel has lost
+            // the connection.
             while world.nodes.end(0).remote_identity(world.to).is_none() {
                 assert!(world.peer != Peer::Moves);
                 world.to = world.nodes.try_connect(0, 1).remote;
@@ -216,7 +218,7 @@ fn send_of_a_cancelled_receive_holds_nothing_at_its_end() {
                 world.steps(seed as usize);
                 given += world.fake.holds(buffer.as_ptr(), len).len();
                 receive.map(|receive| world.nodes.cancel(1, receive));
-                // It may have been too early for that message.
+                // The first receive may have been cancelled before that message came.
                 world.nodes.post(1, bits, &mut got, 1);
                 if send.is_some() {
                     world.nodes.wait(0, 9);
@@ -252,7 +254,7 @@ fn a_receive_that_is_being_filled_at_every_moment() {
     });
 }
 
-/// Where a provider shows a death by errors, and where it shows nothing at all.
+/// Some providers show a death by errors, others do not show it at all.
 #[test]
 fn however_a_provider_shows_that_a_peer_has_died() {
     let deaths = [

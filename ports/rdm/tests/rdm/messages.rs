@@ -1,7 +1,7 @@
-//! Messages over the rdm port, over whatever provider this machine has.
+//! Messages over the rdm port, over the provider of this machine.
 //!
-//! Among them every scenario of libfabric's own functional tests in which one of its providers
-//! hangs, fails or crashes: there each is a test of the provider, here of what we make of it.
+//! Among them is every scenario of libfabric's own functional tests in which one of its providers
+//! hangs, fails or crashes. There each tests the provider, here our use of it.
 
 use super::shapes::converse;
 use crate::direct::nodes::{Nodes, pattern};
@@ -73,7 +73,7 @@ fn a_message_is_seen_before_it_is_received_and_stays() {
     let mut got = vec![0; 300_000];
     assert_eq!(nodes.receive(1, 20, &mut got).status, Status::Success);
     assert!(got == large);
-    // Too short a buffer says so, for the small and for the large.
+    // A receive into a short buffer is truncated, for a small message and for a large one.
     nodes.send(0, to, 20, &large, 3).unwrap();
     let mut short = [0; 10];
     for bits in [10, 20] {
@@ -109,7 +109,7 @@ fn ten_thousand_unexpected_messages_stay_within_the_limit() {
         most = most.max(nodes.end(1).unexpected_bytes());
     }
     assert!(most > 0 && most <= limit, "{most} bytes");
-    // Another message of another kind is not held up by them for ever: in the order sent.
+    // All of them are received in the order sent.
     let mut got = vec![0; 4096];
     for (n, message) in messages.iter().enumerate() {
         let done = nodes.receive(1, 1000 + n as u64, &mut got);
@@ -153,7 +153,7 @@ fn one_client_after_the_other_comes_to_the_same_server() {
         nodes.send_all(0, to, 2, &message);
         assert_eq!(nodes.wait(1, 5).status, Status::Success);
         assert!(got == message, "life {life}");
-        // Half of them part, half of them just vanish and come back.
+        // Half of the clients disconnect, the others vanish and come back.
         if life % 2 == 0 {
             nodes.end(0).close();
             for _ in 0..20 {

@@ -1,4 +1,5 @@
-//! The rdm port by itself: over the provider of this machine, and over made-up ones.
+//! The rdm port with real and simulated providers: over the provider of this machine, and over
+//! simulated ones.
 
 mod counts;
 mod devices;

@@ -1,4 +1,4 @@
-//! Receive buffers that several peers' frames land in, when one of the peers dies.
+//! Receive buffers with frames of several peers, one of which dies.
 //!
 //! ```text
 //!   node n ... dies ---.
@@ -11,7 +11,8 @@ use libfabric_fake::{Death, Fake, Faults, Shape};
 use libfabric_sys::abi::FI_ECONNRESET;
 use mx_proto::Status;
 
-/// The provider has a buffer until it says so, and a frame that failed in it does not say that.
+/// The provider has a buffer until it releases the buffer, and a frame that fails in the buffer
+/// does not release it.
 #[test]
 fn a_frame_that_fails_half_way_costs_no_other_peer_a_frame() {
     for shape in [
@@ -28,7 +29,8 @@ fn a_frame_that_fails_half_way_costs_no_other_peer_a_frame() {
             let good = nodes.connect(1, 0);
             for round in 0..6 {
                 let others = fake.addresses();
-                // Another name each time but once: a second life under the same one is let in after a second.
+                // Another name each time but once, because a second life under the same name is
+                // accepted after a second.
                 let dies = if (seed, round) == (1, 5) {
                     nodes.restart(6);
                     6

@@ -1,11 +1,12 @@
-//! The rdm port over providers this machine does not have, made up, with and without faults.
+//! The rdm port over simulated providers, of hardware that this machine does not have, with and
+//! without faults.
 
 use crate::direct::made_up::{nodes, shapes};
 use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
 use mx_proto::Status;
 
-/// Messages of these sizes in both directions, so many times.
+/// Sends messages of these sizes in both directions, `rounds` times.
 pub(super) fn converse(nodes: &mut Nodes, sizes: &[usize], rounds: u64) {
     let to = [nodes.connect(0, 1), nodes.connect(1, 0)];
     for round in 0..rounds {

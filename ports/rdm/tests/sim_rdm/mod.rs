@@ -1,4 +1,4 @@
-//! The rdm port under random operations and random faults, on a fabric that is made up.
+//! The rdm port under random operations and random faults, on a simulated fabric.
 //!
 //! ```text
 //!   Node (random application) --- Endpoint --- RdmPort --- libfabric_sys --- libfabric_fake
@@ -6,7 +6,7 @@
 //!                                                         Fake: every rule of libfabric
 //! ```
 //!
-//! All in virtual time and from a seed: `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
+//! All in virtual time and from a seed: `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n runs.
 
 mod network;
 mod port;
@@ -19,7 +19,7 @@ use network::FakeNetwork;
 use std::time::Duration;
 use weather::Weather;
 
-/// By default.
+/// The default number of runs.
 const RUNS: u64 = 40;
 
 fn over_a_fabric(seed: u64, tally: &mut Tally) -> World {
@@ -30,7 +30,7 @@ fn over_a_fabric(seed: u64, tally: &mut Tally) -> World {
     let (pieces, large) = network.habits();
     let mut run = Run::with_habits(world, rng, network, |habits| {
         habits.pieces = pieces;
-        // While what is left is waited for, every turn costs system calls.
+        // While remaining messages are waited for, every turn costs system calls.
         habits.pause = habits.pause.max(Duration::from_micros(100));
         if large {
             habits.message_max *= 10;
@@ -53,7 +53,8 @@ fn random_operations_keep_every_promise_over_a_fabric() {
     check_tally(&tally);
 }
 
-/// Random runs that never meet a case do not test it. Only for as many runs as one makes by default.
+/// Asserts that the runs had each of these events, because random runs without an event do not test
+/// it. Only for at least the default number of runs.
 fn check_tally(tally: &Tally) {
     println!("{tally:#?}");
     let runs = tally.get("runs").copied().unwrap_or(0);
@@ -80,7 +81,7 @@ fn check_tally(tally: &Tally) {
     }
 }
 
-/// No faults but the interruption, or only such as every program has to live with.
+/// Interrupts a transfer, with no other faults, or with those that every program has to accept.
 fn interrupted(seed: u64, tally: &mut Tally) {
     let world = World::new(seed);
     let mut rng = Rng::new(seed);
@@ -127,13 +128,13 @@ fn one_seed_is_one_run() {
     });
 }
 
-/// Seeds that once failed. What happens in them changes with the code.
+/// Seeds that once failed. What they do changes with the code.
 #[test]
 fn runs_that_once_failed_go_well() {
     // A link without room kept its endpoint from ever sleeping.
     for seed in [8, 17, 28] {
         over_a_fabric(seed, &mut Tally::new());
     }
-    // Sends to a peer without power filled a short queue for good.
+    // Sends to a peer without power filled a short queue for ever.
     interrupted(5040, &mut Tally::new());
 }

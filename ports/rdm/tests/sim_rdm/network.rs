@@ -1,14 +1,14 @@
-//! A fabric that is made up, in virtual time, with something that goes wrong.
+//! A simulated fabric in virtual time, with faults.
 //!
 //! ```text
 //!   Network --- Fake: one machine a node          chaos: cut, sever, unplug, overrun, refuse
 //!      |          |
-//!      |          `-- descriptors --> rouse(): who sleeps and has something wakes in a moment
-//!      |--- ports: who is there, and its port for those that call it
-//!      `--- lent: memory providers had; it is looked at again when it has come back
+//!      |          `-- descriptors --> rouse(): a sleeper with something to do wakes in a moment
+//!      |--- ports: the open ports, for those that call them
+//!      `--- lent: memory that providers had, checked again after it has come back
 //! ```
 //!
-//! Owns: what all ports of a run share.
+//! Owns: the state that all ports of a run share.
 
 use super::port::SimRdm;
 use super::weather::Weather;
@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// A handle; clones are the same network.
+/// A handle; clones stand for the same network.
 #[derive(Clone)]
 pub(crate) struct FakeNetwork(Rc<RefCell<Inner>>);
 
@@ -39,11 +39,11 @@ struct Inner {
     lives: u64,
 }
 
-/// A port that is open.
+/// An open port.
 struct Listed {
     life: u64,
     fd: i32,
-    /// The node relies on its descriptor, and has not been woken since.
+    /// Whether the node relies on its descriptor, and has not been woken since.
     sleeps: bool,
     port: Weak<RefCell<RdmPort>>,
 }
@@ -93,7 +93,7 @@ impl FakeNetwork {
         inner.machines.entry(node).or_insert_with(machine).clone()
     }
 
-    /// A port has been opened; the number of its life.
+    /// Lists an open port. Returns the number of its life.
     pub(crate) fn list(&self, node: NodeId, (fd, port): (i32, Weak<RefCell<RdmPort>>)) -> u64 {
         let mut inner = self.0.borrow_mut();
         inner.lives += 1;
@@ -115,7 +115,7 @@ impl FakeNetwork {
         }
     }
 
-    /// The port of a node that another one calls; `None` where no way leads there.
+    /// Returns the port of a node that another one calls, or `None` if no path leads there.
     pub(crate) fn port_at(&self, from: NodeId, to: NodeId) -> Option<Rc<RefCell<RdmPort>>> {
         let inner = self.0.borrow();
         if inner.cuts.contains(&(from.min(to), from.max(to))) {
@@ -124,7 +124,7 @@ impl FakeNetwork {
         inner.ports.get(&to)?.port.upgrade()
     }
 
-    /// The port sleeps on its descriptor from now on, or does not.
+    /// Notes whether the port sleeps on its descriptor.
     pub(crate) fn sleeps(&self, node: NodeId, sleeps: bool) {
         if let Some(listed) = self.0.borrow_mut().ports.get_mut(&node) {
             listed.sleeps = sleeps;
@@ -145,7 +145,7 @@ impl FakeNetwork {
         }
     }
 
-    /// A provider may be given this memory.
+    /// Notes that a provider may be given this memory.
     pub(crate) fn lend(&self, buffer: &Buffer) {
         let lent = Lent {
             buffer: buffer.share(),
@@ -154,7 +154,7 @@ impl FakeNetwork {
         self.0.borrow_mut().lent.push(lent);
     }
 
-    /// Memory that came back since the last time must not be in use.
+    /// Asserts that memory that came back since the last call is not in use.
     pub(crate) fn look_at_memory(&self) {
         let mut inner = self.0.borrow_mut();
         let Inner { fake, lent, .. } = &mut *inner;
@@ -168,7 +168,7 @@ impl FakeNetwork {
         }
     }
 
-    /// Checks when all ports are closed.
+    /// Checks the network when all ports are closed.
     pub(crate) fn check_end(&self) {
         self.look_at_memory();
         let inner = self.0.borrow();
@@ -184,13 +184,13 @@ impl FakeNetwork {
         assert_eq!(inner.fake.lent(), 0, "operations that have not ended");
     }
 
-    /// Whether memory lies in pieces, and whether messages are large.
+    /// Returns whether memory is in pieces, and whether messages are large.
     pub(crate) fn habits(&self) -> (bool, bool) {
         let weather = &self.0.borrow().weather;
         (weather.pieces, weather.large)
     }
 
-    /// Adds what was counted.
+    /// Adds the counters to a tally.
     pub(crate) fn tally(&self, tally: &mut Tally) {
         let stats = self.fake().stats();
         let counted = [
@@ -234,7 +234,7 @@ impl Network for FakeNetwork {
     type Port = SimRdm;
 
     fn open(&mut self, node: NodeId) -> SimRdm {
-        // Failures at the start are told to the caller and tested elsewhere.
+        // Failures at the opening are reported to the caller and tested elsewhere.
         let fake = self.fake();
         let mut before = Faults::none();
         fake.faults(|faults| std::mem::swap(faults, &mut before));
@@ -314,7 +314,7 @@ impl Network for FakeNetwork {
     }
 }
 
-/// The kernel wakes a sleeper within that.
+/// The longest time in which the kernel wakes a sleeper.
 const WAKE_MAX: Duration = Duration::from_micros(30);
 
 fn is_readable(fd: i32) -> bool {
@@ -323,7 +323,7 @@ fn is_readable(fd: i32) -> bool {
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one structure of ours; it does not wait.
+    // SAFETY: one structure of ours, and no waiting.
     let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
     ready > 0
 }

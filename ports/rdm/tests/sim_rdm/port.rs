@@ -1,12 +1,12 @@
-//! The rdm port in virtual time, whose peers are met over the fabric itself.
+//! The rdm port in virtual time, which connects to its peers over the fabric itself.
 //!
 //! ```text
 //!   connect:  network --> the other RdmPort: offer --> call(its address)
 //!   poll:     disarm, RdmPort::poll, arm --> asleep, or look again
 //! ```
 //!
-//! Sleeping is real: who has armed its port is run when a descriptor becomes readable or a
-//! deadline is over, and otherwise not. So a wake-up that is missing stops the simulation.
+//! Sleeping is real: a node that has armed its port runs when a descriptor becomes readable or a
+//! deadline is over, and not otherwise. So a missing wake-up stops the simulation.
 
 use super::network::FakeNetwork;
 use mx_port_rdm::{RdmOptions, RdmPort};
@@ -22,14 +22,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub(crate) struct SimRdm {
-    /// `None` only while it is dropped.
+    /// The port; `None` only while it is dropped.
     port: Option<Rc<RefCell<RdmPort>>>,
     network: FakeNetwork,
     world: World,
     node: NodeId,
     life: u64,
     asleep: bool,
-    /// Polls in a row that were wanted and found nothing.
+    /// Number of successive polls that were wanted and found nothing.
     vain: u32,
 }
 
@@ -127,7 +127,7 @@ impl Port<Buffer> for SimRdm {
 }
 
 impl SimRdm {
-    /// A round has ended: the port sleeps if there was nothing.
+    /// Ends a round: the port sleeps if nothing came.
     fn end_round(&mut self, any: bool) {
         self.asleep = !any && self.port().arm();
         self.vain = if any || self.asleep { 0 } else { self.vain + 1 };
@@ -208,8 +208,8 @@ impl Drop for SimRdm {
     }
 }
 
-/// Time between two polls of one who may not sleep.
+/// Time between two polls of a port that may not sleep.
 const LOOK: Duration = Duration::from_micros(3);
 
-/// Nothing keeps a port from sleeping for so many polls.
+/// Number of polls for which nothing keeps a port from sleeping.
 const VAIN_MAX: u32 = 100_000;

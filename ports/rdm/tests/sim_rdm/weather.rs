@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Shape: a real provider, with some of its properties changed
-//!   Faults: late, full, out of order (always allowed); errors (on some days)
+//!   Faults: late, full, out of order (always allowed); errors (in some runs)
 //! ```
 
 use libfabric_fake::{Death, Faults, Release, Shape, Wait};
@@ -15,7 +15,7 @@ pub(crate) struct Weather {
     pub(crate) shape: Shape,
     pub(crate) faults: Faults,
     pub(crate) keepalive: Duration,
-    /// Messages are in several pieces; cards read only what is in one.
+    /// Whether messages are in several pieces; cards read only those in one piece.
     pub(crate) pieces: bool,
     pub(crate) large: bool,
 }

@@ -1,9 +1,9 @@
-//! Packets that are held back, to leave together.
+//! Packets that are held back and sent together.
 
 use crate::tcp_common::*;
 use mx_proto::port::{Close, LinkControl, SendError};
 
-/// Sends packets while they may be held; returns what they are expected to be at the other end.
+/// Sends packets while they may be held. Returns the packets that have to arrive.
 fn held(a: &mut Node, link: mx_proto::LinkId, count: u64) -> Vec<(u64, Vec<u8>)> {
     a.port.hold(true);
     let packets = Vec::from_iter((0..count).map(|tag| (tag, pattern(tag as usize % 60, tag))));

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
 
 const LARGE: usize = 1 << 20;
 
-/// Sends one large body, resuming it as often as need be. Returns in how many calls.
+/// Sends one large body, resuming it as often as necessary. Returns the number of calls.
 fn send_all(
     a: &mut Node,
     b: &mut Node,
@@ -137,7 +137,7 @@ fn a_place_withdrawn_in_the_middle_is_not_written_any_more() {
     until_one(&mut b, "some of it is placed", |b| {
         b.sink.posted[&2].bytes()[99_999] == 9
     });
-    // The request is cancelled: from here on there is no place, and the memory must stay as it is.
+    // The request is cancelled: from now on there is no place, and the memory must not change.
     let taken = b.sink.posted.remove(&2).unwrap();
     raw.set_nonblocking(true).unwrap();
     let mut at = 100_000;
@@ -195,7 +195,7 @@ fn body_too_large_for_the_kernel_is_sent_in_parts() {
 #[test]
 fn stalled_body_is_no_sign_of_life() {
     let (mut a, mut b, at_a, _) = joined();
-    // No byte of it is 0, so that each can be seen to arrive.
+    // No byte is 0, so that each can be seen to arrive.
     let bytes = vec![7; 16 * LARGE];
     let memory = Pieces::cut(&bytes, &[]);
     b.sink.posted.insert(5, Pieces::zeros(&[bytes.len()]));
@@ -212,7 +212,7 @@ fn stalled_body_is_no_sign_of_life() {
     until(&mut a, &mut b, "the part is there", |_, b| {
         b.sink.posted[&5].bytes()[last] == bytes[last]
     });
-    // It may have to find out that this was all.
+    // One more poll may find that this was all.
     b.look();
     let asked = b.sink.asked;
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Links over TCP coming and going: dialling, closing, dying.
+//! Links over TCP: connecting, closing, dying.
 
 use crate::tcp_common::*;
 use mx_port_tcp::TcpPort;
@@ -80,9 +80,9 @@ fn the_second_address_is_tried_when_the_first_refuses() {
 
 #[test]
 fn an_address_that_does_not_answer_times_out() {
-    // A full backlog lets connection attempts hang.
+    // A full backlog makes connection attempts hang.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: plain values in; it only makes the backlog small.
+    // SAFETY: no pointers; the call makes the backlog small.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let address = listener.local_addr().unwrap();
     let _fill: Vec<_> = (0..3)
@@ -125,7 +125,7 @@ fn data_sent_before_an_orderly_close_arrives_before_the_end() {
     while a.send(at_a, sent, &body).is_ok() {
         sent += 1;
     }
-    // The last of them is partly in the backlog.
+    // The last packet is partly in the backlog.
     a.close(at_a, Close::Flush);
     assert_eq!(a.send(at_a, 1, b"x"), Err(SendError::Down));
     until(&mut a, &mut b, "the end", |_, b| !b.sink.downs().is_empty());
@@ -216,7 +216,7 @@ fn an_end_in_the_middle_of_a_packet_is_no_orderly_one() {
 
 #[test]
 fn a_peer_that_stops_reading_is_not_taken_for_dead() {
-    // With a closed window for longer than the limit, by the kernel's clock as well as by ours.
+    // A closed window for longer than the limit, by the kernel's clock as well as by the test's.
     // `TCP_USER_TIMEOUT` would end this link after 2.5 s.
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
     let mut a = Node::impatient();
@@ -225,7 +225,7 @@ fn a_peer_that_stops_reading_is_not_taken_for_dead() {
     let start = std::time::Instant::now();
     let mut last = Duration::ZERO;
     while start.elapsed() < Duration::from_secs(4) {
-        // Ours runs like the kernel's.
+        // The test's clock runs like the kernel's.
         let now = start.elapsed();
         a.clock.advance(now - last);
         last = now;
@@ -265,7 +265,7 @@ fn a_host_that_vanishes_is_noticed_although_nothing_is_sent() {
     vanish(&raw);
     let took = wait_for_down(&mut a);
     assert_eq!(a.sink.downs(), [LinkDown::TimedOut]);
-    // Keep-alive counts in whole seconds: one quiet, four for questions.
+    // Keep-alive counts in whole seconds: one of silence, four for probes.
     assert!(took < Duration::from_secs(9), "{took:?}");
 }
 
@@ -295,7 +295,7 @@ fn idle_port_signals_control_when_a_peer_connects() {
     assert!(readable(&[fds.control], 5000));
     raw.write_all(&[preamble(), frame(1, b"hello")].concat())
         .unwrap();
-    // The helper thread's way: only control is due.
+    // As the helper thread does: only control is due.
     let mut polls = 0;
     while b.sink.packet_count() == 0 {
         b.port.note_control();
@@ -309,7 +309,7 @@ fn idle_port_signals_control_when_a_peer_connects() {
     );
 }
 
-/// A number without a listener: one that was free a moment ago and is not drawn again soon.
+/// Returns a number without a listener, which was free a moment ago and is not drawn again soon.
 fn free_number() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -318,14 +318,14 @@ fn free_number() -> u16 {
         .port()
 }
 
-/// Lets everything that is sent to `socket` get lost, as if its host were gone.
+/// Loses everything that is sent to `socket`, as if its host had vanished.
 fn vanish(socket: &TcpStream) {
     // Return 0 bytes.
     let nothing = SockFilter::new(0x06, 0, 0, 0);
     SockRef::from(socket).attach_filter(&[nothing]).unwrap();
 }
 
-/// Lets the port's clock run like the kernel's until a link goes down. Returns how long it took.
+/// Lets the port's clock run like the kernel's until a link goes down. Returns the time.
 fn wait_for_down(node: &mut Node) -> Duration {
     let start = std::time::Instant::now();
     let mut last = Duration::ZERO;
@@ -340,7 +340,7 @@ fn wait_for_down(node: &mut Node) -> Duration {
     start.elapsed()
 }
 
-/// Closes a socket the way the kernel does when its process is killed with data unread.
+/// Closes a socket as the kernel does when its process is killed with data unread.
 fn reset(socket: TcpStream) {
     let now = Some(Duration::ZERO);
     SockRef::from(&socket).set_linger(now).unwrap();

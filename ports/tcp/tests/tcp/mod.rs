@@ -1,4 +1,4 @@
-//! The tcp port by itself, and strangers that speak to it.
+//! The tcp port without an endpoint, and strangers that send to it.
 
 mod held;
 mod large;

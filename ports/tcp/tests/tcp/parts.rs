@@ -1,4 +1,5 @@
-//! Packets of which a part has come: what a port keeps of them, and what it leaves to the kernel.
+//! Packets of which a part has come: the bytes that a port keeps, and those that it leaves to the
+//! kernel.
 
 use crate::tcp_common::*;
 use mx_port_tcp::TcpPort;
@@ -9,14 +10,14 @@ use std::time::Duration;
 
 const BODY: usize = 32 * 1024;
 
-/// A port that keeps so many bytes of parts.
+/// Makes a port that keeps up to `kept_bytes` bytes of parts.
 fn keeping(kept_bytes: usize) -> Node {
     let mut small = options(&[(Ipv4Addr::LOCALHOST, 0).into()]);
     (small.kept_bytes, small.source_share) = (kept_bytes, 100);
     Node::with(small)
 }
 
-/// So many peers that are let in.
+/// Makes `count` peers, all of them accepted.
 fn crowd(b: &mut Node, count: usize) -> Vec<TcpStream> {
     let mut peers = Vec::new();
     for n in 0..count {
@@ -41,7 +42,7 @@ fn poll_until_idle(b: &mut Node) {
     }
 }
 
-/// A thread that sleeps on the port would wake up.
+/// Returns whether a thread that sleeps on the port would wake up.
 fn is_ready(port: &mut TcpPort) -> bool {
     if !port.arm() {
         return true;
@@ -73,7 +74,7 @@ fn partial_packets_are_kept_to_the_limit_and_completed() {
         !is_ready(&mut b.port),
         "no thread is woken for what is there"
     );
-    // A peer that sends whole ones is served.
+    // A peer that sends whole packets is served.
     let mut honest = crowd(&mut b, 1).remove(0);
     for _ in 0..10 {
         honest.write_all(&packet).unwrap();
@@ -90,7 +91,7 @@ fn partial_packets_are_kept_to_the_limit_and_completed() {
     assert_eq!(b.port.stats().kept, 0);
     poll_until_idle(&mut b);
     assert!(!is_ready(&mut b.port));
-    // They are watched as before.
+    // The links are polled as before.
     let before = b.port.stats().awaited;
     for peer in &mut peers {
         peer.write_all(&frame(2, b"small")).unwrap();
@@ -134,7 +135,7 @@ fn a_link_that_waits_for_a_whole_packet_closes_in_order() {
     until_one(&mut b, "it waits", |b| b.port.stats().awaited == 1);
     b.send(link, 3, b"the last word").unwrap();
     b.close(link, Close::Flush);
-    // Were anything unread, the connection would be reset, and the word lost.
+    // If bytes remained unread, the connection would be reset and the packet lost.
     peer.write_all(&[0; 5_000]).unwrap();
     poll_until_idle(&mut b);
     b.clock.advance(Duration::from_secs(1));
@@ -146,7 +147,7 @@ fn a_link_that_waits_for_a_whole_packet_closes_in_order() {
     assert!(heard.ends_with(b"the last word"));
 }
 
-/// Whatever the limit, and however the stream is cut: all packets, in order, as they were.
+/// All packets arrive in order and unchanged, with any limit, however the stream is cut.
 #[test]
 fn stream_cut_anywhere_arrives_with_any_buffering() {
     for (seed, kept_bytes) in (0..20).map(|seed| (seed, [0, 1, 40_000][seed as usize % 3])) {
@@ -168,7 +169,7 @@ fn stream_cut_anywhere_arrives_with_any_buffering() {
                     _ => [0, 7, 300, 5000, BODY, 48 * 1024, 200_000][draw(7)],
                 };
                 let body = pattern(len, tag);
-                // Large ones have their place, or are not wanted any more.
+                // Some large ones have a place, the others are not wanted any more.
                 if len > 48 * 1024 && draw(4) > 0 {
                     b.sink
                         .posted

@@ -13,7 +13,7 @@ fn begin(node: &mut Node) {
     Rounds::<Pieces>::begin(&mut node.port, now, 64);
 }
 
-/// The next event of the round, unless it is over.
+/// Returns the next event of the round, unless the round has ended.
 fn next(node: &mut Node) -> Option<PortEvent> {
     match Rounds::<Pieces>::next(&mut node.port) {
         Next::Event(event) => Some(event),
@@ -21,7 +21,7 @@ fn next(node: &mut Node) -> Option<PortEvent> {
     }
 }
 
-/// The first event of a round in which there is one; the round goes on.
+/// Returns the first event of a round in which there is one; the round goes on.
 fn first(node: &mut Node) -> PortEvent {
     let start = std::time::Instant::now();
     loop {
@@ -41,7 +41,7 @@ fn body(node: &Node) -> Vec<u8> {
     Rounds::<Pieces>::body(&node.port).to_vec()
 }
 
-/// The tag of the packet that an event is.
+/// Returns the tag of the packet of an event.
 fn tag(event: &PortEvent) -> Option<u64> {
     match event {
         PortEvent::Packet { header, .. } => Some(tag_of(header)),
@@ -54,7 +54,7 @@ fn read(node: &mut Node, memory: &mut Pieces) {
     node.port.read(Place { memory, offset: 0 });
 }
 
-/// A node with a peer that has been let in and has then sent these bytes.
+/// Makes a node with an accepted peer that has then sent these bytes.
 fn told(bytes: &[u8]) -> (Node, LinkId, TcpStream) {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
     let mut raw = b.raw(&[frame(1, b"hello")]);

@@ -1,4 +1,5 @@
-//! Bytes over TCP that are not our protocol: counted, dropped, nothing lost for other peers.
+//! Bytes over TCP that are not our protocol: they are counted and dropped, and other peers lose
+//! nothing.
 
 use crate::tcp_common::*;
 use mx_proto::port::{LinkControl, LinkDown};
@@ -7,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A stranger that has said its preamble and a packet.
+/// Connects a stranger that has sent its preamble and a packet.
 fn said(node: &Node, tag: u64) -> TcpStream {
     let mut socket = raw(node);
     let hello = [preamble(), frame(tag, b"hello")].concat();
@@ -23,10 +24,10 @@ fn raw(node: &Node) -> TcpStream {
     socket
 }
 
-/// True when the other side has closed.
+/// Returns whether the other side has closed the connection.
 fn is_cut_off(mut socket: TcpStream) -> bool {
     let mut rest = Vec::new();
-    // A reset is as good as an end.
+    // A reset counts as an end.
     let _ = socket.read_to_end(&mut rest);
     rest.len() <= preamble().len()
 }
@@ -62,7 +63,7 @@ fn who_is_bound_at_once_leaves_no_deadline_behind() {
     assert_eq!(b.port.link_count(), 50);
 }
 
-/// So many peers, one after the other, that are bound.
+/// Makes `count` peers, one after the other, whose links are bound.
 fn let_in(b: &mut Node, count: usize) -> Vec<TcpStream> {
     let one = |tag: usize| {
         let socket = said(b, tag as u64);
@@ -218,7 +219,7 @@ fn a_refused_caller_is_logged_with_its_limit() {
     }
 }
 
-/// A connection to 127.0.0.1 from another address of this machine.
+/// Connects to 127.0.0.1 from another address of this machine.
 fn call_from(source: Ipv4Addr, port: u16) -> TcpStream {
     let caller = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let at = |ip, port| SocketAddr::from((ip, port)).into();
@@ -229,7 +230,7 @@ fn call_from(source: Ipv4Addr, port: u16) -> TcpStream {
 
 #[test]
 fn an_impossible_length_fails_the_link() {
-    // A stranger sends a hello or an endpoint address; a remote may send data that is not wanted
+    // A stranger sends a hello or an endpoint address. A remote may send data that is not wanted
     // any more, but not of any size.
     for (known, len, fails) in [
         (false, 1024 + 1, true),

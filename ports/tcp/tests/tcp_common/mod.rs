@@ -1,4 +1,4 @@
-//! Two ports in one process, polled in turn, and a sink that writes down what it is told.
+//! Two ports in one process, polled in turn, and a sink that records events.
 
 #![allow(dead_code, unreachable_pub)] // each test file uses its own part of this
 use mx_port_tcp::{TcpOptions, TcpPort};
@@ -25,11 +25,11 @@ pub enum Event {
     Writable(LinkId),
 }
 
-/// Writes down what a port tells. A packet's tag is at 8 of its header.
+/// Records the events of a port. A packet's tag is at 8 of its header.
 #[derive(Debug, Default)]
 pub struct Recorder {
     pub events: Vec<Event>,
-    /// Where bodies with a tag belong.
+    /// Memory of bodies, by tag.
     pub posted: HashMap<u64, Pieces>,
     /// The number of times that a place was asked for.
     pub asked: usize,
@@ -82,7 +82,7 @@ impl Recorder {
             .count()
     }
 
-    /// The link the first packet came over.
+    /// Returns the link of the first packet.
     pub fn first_link(&self) -> LinkId {
         self.events
             .iter()
@@ -141,8 +141,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Listens at `ip`. Targets are addresses on 127.0.0.1 (nic 4) or ::1 (nic 6), and the
-    /// endpoint is the port number.
+    /// Listens at `ip`. Targets are addresses on 127.0.0.1 (nic 4) or ::1 (nic 6), and the endpoint
+    /// is the port number.
     pub fn open(ip: impl Into<std::net::IpAddr>) -> Self {
         Self::with(options(&[SocketAddr::new(ip.into(), 0)]))
     }
@@ -151,14 +151,14 @@ impl Node {
         [(); 2].map(|()| Self::open(Ipv4Addr::LOCALHOST))
     }
 
-    /// A node that takes a silent host for gone after two seconds.
+    /// Opens a node for which a silent host counts as dead after two seconds.
     pub fn impatient() -> Self {
         let mut options = options(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);
         options.dead_after = Duration::from_secs(2);
         Self::with(options)
     }
 
-    /// A bare socket, connected to this node, that has said its preamble and these packets.
+    /// Connects a bare socket to this node, and sends the preamble and these packets.
     pub fn raw(&self, packets: &[Vec<u8>]) -> TcpStream {
         let mut raw = TcpStream::connect(("127.0.0.1", self.port.local_port())).unwrap();
         raw.write_all(&[preamble(), packets.concat()].concat())
@@ -178,14 +178,14 @@ impl Node {
         self.port.poll(self.clock.now(), 64, &mut self.sink)
     }
 
-    /// Polls so that everything is looked at.
+    /// Polls so that everything is checked.
     pub fn look(&mut self) {
         let _ = self.port.arm();
         self.poll();
         self.port.disarm();
     }
 
-    /// Whether its data descriptor becomes readable within `timeout_ms`.
+    /// Returns whether the node's data descriptor becomes readable within `timeout_ms`.
     pub fn readable(&self, timeout_ms: i32) -> bool {
         readable(&[self.port.descriptors().data], timeout_ms)
     }
@@ -232,7 +232,8 @@ impl Node {
     }
 }
 
-/// A link from `a` to `b` over which one packet (tag 0) has gone each way, as seen from both.
+/// Makes a link from `a` to `b` over which one packet (tag 0) has gone each way. Returns its id at
+/// each.
 pub fn linked(a: &mut Node, b: &mut Node, nic: u64) -> (LinkId, LinkId) {
     let at_a = a.connect(nic, b.port.local_port());
     a.accept(at_a);
@@ -252,14 +253,14 @@ pub fn linked(a: &mut Node, b: &mut Node, nic: u64) -> (LinkId, LinkId) {
     (at_a, at_b)
 }
 
-/// Two nodes with such a link.
+/// Makes two nodes with such a link.
 pub fn joined() -> (Node, Node, LinkId, LinkId) {
     let [mut a, mut b] = Node::two();
     let (at_a, at_b) = linked(&mut a, &mut b, 4);
     (a, b, at_a, at_b)
 }
 
-/// Polls both until so many packets have come to `b`.
+/// Polls both until `count` packets have arrived at `b`.
 pub fn arrives(a: &mut Node, b: &mut Node, count: usize) {
     until(a, b, "it arrives", |_, b| b.sink.packet_count() == count);
 }
@@ -294,7 +295,7 @@ pub fn until_one(a: &mut Node, what: &str, mut done: impl FnMut(&mut Node) -> bo
     }
 }
 
-/// Whether one of the descriptors becomes readable within `timeout_ms`.
+/// Returns whether one of the descriptors becomes readable within `timeout_ms`.
 pub fn readable(fds: &[Option<i32>], timeout_ms: i32) -> bool {
     let asked = |fd: &Option<i32>| libc::pollfd {
         fd: fd.expect("it has one"),
@@ -302,7 +303,7 @@ pub fn readable(fds: &[Option<i32>], timeout_ms: i32) -> bool {
         revents: 0,
     };
     let mut all: Vec<_> = fds.iter().map(asked).collect();
-    // SAFETY: as many `pollfd`, which outlive the call.
+    // SAFETY: the array has that many elements and outlives the call.
     unsafe { libc::poll(all.as_mut_ptr(), all.len() as u64, timeout_ms) > 0 }
 }
 
@@ -342,7 +343,7 @@ pub fn tag_of(header: &HeaderBytes) -> u64 {
     u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"))
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes that differ from place to place.
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)
@@ -355,7 +356,7 @@ pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// The preamble and the packets of a peer of ours, for peers made of bare sockets.
+/// Returns the preamble of a peer of ours, for peers made of bare sockets.
 pub fn preamble() -> Vec<u8> {
     b"\x93MXTCP\x01\x00".to_vec()
 }

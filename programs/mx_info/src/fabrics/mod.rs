@@ -28,7 +28,7 @@ const ABOUT: &str = "\
 Lists libfabric's providers on this machine: what each offers, whether the rdm port uses it, and
 which path each class of message takes over it. MX_LIBFABRIC names another library.";
 
-/// The output's format; text without any.
+/// Format of the output; text by default.
 #[derive(Parser)]
 #[command(about = ABOUT)]
 #[group(multiple = false)]
@@ -36,10 +36,10 @@ pub(crate) struct Args {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
-    /// Tables for a document
+    /// Print tables in Markdown
     #[arg(long)]
     markdown: bool,
-    /// Only the names of providers that can be used, the one that is chosen first
+    /// Print only the names of usable providers, the chosen one first
     #[arg(long)]
     usable: bool,
 }
@@ -65,7 +65,7 @@ impl Args {
     }
 }
 
-/// The common part of all rows.
+/// Data common to all rows.
 struct Machine {
     /// Version of libfabric.
     version: String,
@@ -149,7 +149,7 @@ const OFFERS: &[&str] = &[
 ];
 const OTHERS: &[&str] = &["provider", "verdict", "why"];
 
-/// Returns the tables that have lines.
+/// Returns the tables that have rows.
 fn tables(rows: &[Row]) -> impl Iterator<Item = Table> {
     let (used, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_usable());
     [

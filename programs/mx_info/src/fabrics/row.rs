@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub(crate) paths: Option<Paths>,
 }
 
-/// The path of each class of message.
+/// Path of each class of message.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
     pub(crate) small: String,

@@ -1,4 +1,4 @@
-//! libFuzzer's way to [`mx_fuzz::endpoint`].
+//! libFuzzer's entry to [`mx_fuzz::endpoint`].
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| mx_fuzz::endpoint(bytes));

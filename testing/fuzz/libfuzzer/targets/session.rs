@@ -1,4 +1,4 @@
-//! libFuzzer's way to [`mx_fuzz::session`].
+//! libFuzzer's entry to [`mx_fuzz::session`].
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| mx_fuzz::session(bytes));

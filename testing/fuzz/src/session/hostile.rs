@@ -1,10 +1,10 @@
-//! Damage, forgeries and lies in a session's program.
+//! Damage, forgeries and violations in a session's program.
 //!
 //! ```text
 //!   true datagram --> shortened, damaged, joined, replayed
-//!   pattern ---> forged: with the cookies of a session: its peer, as far as a port can tell
+//!   pattern ---> forged: with a session's cookies: from its peer, as far as a port can tell
 //!                        without: strikes, and must change nothing
-//!   stranger --> Hello -> Welcome -> a session of its own, in which it does as it likes
+//!   stranger --> Hello -> Welcome -> a session of its own, in which it sends anything
 //! ```
 
 use super::World;
@@ -20,7 +20,7 @@ use mx_sim::datagram::header::{
 };
 use std::collections::BTreeSet;
 
-/// A stranger that calls by the rules, and then does not keep to them.
+/// A stranger that calls by the rules, and then breaks them.
 #[derive(Default)]
 pub(super) struct Stranger {
     cookie: u64,
@@ -40,8 +40,8 @@ impl World {
             1 => datagram.bytes.len().saturating_sub(1),
             _ => input.below(datagram.bytes.len()),
         };
-        // A probe or an acknowledgement without its payload would be another true datagram: its
-        // header says how long it is, so it is not.
+        // A probe or an acknowledgement without its payload would be another true datagram; its
+        // header has the length, so it is not.
         let shorter = len < datagram.bytes.len();
         datagram.bytes.truncate(len);
         if shorter {
@@ -49,14 +49,14 @@ impl World {
         }
     }
 
-    /// Up to three bits: as many as CRC-32C finds for certain at any length.
+    /// Flips up to three bits, which CRC-32C detects at any length.
     pub(super) fn damage(&mut self, input: &mut Input<'_>) {
         let at = input.below(64);
         let Some(mut datagram) = self.take_from_wire(at) else {
             return;
         };
         let summed = FLAGS.of(&datagram.bytes) & SUMMED != 0;
-        // Where nothing can be damaged nothing is summed.
+        // Where no bit can flip, no sum is needed.
         let end = if summed { datagram.bytes.len() } else { HEADER };
         let mut bits = BTreeSet::new();
         for _ in 0..=input.below(3) {
@@ -68,7 +68,7 @@ impl World {
         self.strike(datagram, None);
     }
 
-    /// Some for one receiver arrive together, cut where the service thinks they are.
+    /// Delivers some datagrams for one receiver together, cut where the service believes they end.
     pub(super) fn join(&mut self, input: &mut Input<'_>) {
         let at = input.below(64);
         let Some(mut batch) = self.take_from_wire(at) else {
@@ -98,8 +98,8 @@ impl World {
         self.net.borrow_mut().arrive_cut(batch, segment);
     }
 
-    /// A datagram that was never sent. A machine that has both cookies of a session and its address, or
-    /// uses the data channel before it is proven, is its peer as far as a port can tell.
+    /// Sends a forged datagram. A machine that has both cookies of a session and its address, or
+    /// uses the data channel before it is proven, counts as the peer, as far as a port can tell.
     pub(super) fn forge(&mut self, input: &mut Input<'_>) {
         let end = input.below(2);
         let peer = 1 - end as u8;
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Does it say what only a session's own two ends know?
+    /// Returns whether the datagram contains what only the two ends of a session know.
     fn knows(&self, datagram: &Datagram) -> bool {
         let bytes = &datagram.bytes;
         let cookies = &self.net.borrow().seen.cookies;
@@ -168,7 +168,7 @@ impl World {
             .cloned()
     }
 
-    /// A true datagram once more, from its sender or as if from another.
+    /// Sends a true datagram again, from its sender or as if from another host.
     pub(super) fn replay(&mut self, input: &mut Input<'_>) {
         let (at, how) = (input.below(32), input.byte());
         let known = self.net.borrow().log.iter().rev().nth(at).cloned();
@@ -177,7 +177,7 @@ impl World {
         };
         if how & 1 == 1 {
             datagram.from.0 = 2 + input.byte() % 2;
-            // Before the data channel is proven it is where its data comes from.
+            // Before the data channel is proven, its address is that of the first data.
             if datagram.from.1 == 1 {
                 self.taint();
             } else {
@@ -199,8 +199,8 @@ impl World {
         self.strike(datagram, Some(segment));
     }
 
-    /// An error of the network about an address, which is no datagram. It can only be believed if it
-    /// quotes a datagram that was sent.
+    /// Reports a network error for an address. A port may believe it only if it quotes a datagram
+    /// that was sent.
     pub(super) fn rumour(&mut self, input: &mut Input<'_>) {
         let (end, host, channel) = (input.below(2), input.byte() % 4, input.byte() % 2);
         let how = input.byte();
@@ -235,8 +235,7 @@ impl World {
         self.strike(Datagram { from, to, bytes }, None);
     }
 
-    /// A stranger who has been welcomed says something in its session: the right thing, nearly the
-    /// right thing, or anything.
+    /// Sends a packet of a stranger in its own session: valid, nearly valid, or any.
     pub(super) fn lie_as_stranger(&mut self, input: &mut Input<'_>) {
         let (end, who) = (input.below(2), input.below(2));
         let at_home = (2 + who as u8, 0);
@@ -290,7 +289,7 @@ impl World {
         self.users[end].foreign = true;
         self.unlawful.insert(FROM.of(&welcome));
         let channel = how >> 4 & 1;
-        // Its command channel has been heard of; from where it says its data comes is its own word.
+        // Its command channel has been confirmed; its data channel is only claimed.
         if channel == 0 {
             self.proven.insert(at_home);
         }
@@ -300,12 +299,12 @@ impl World {
         self.poll(end, 64);
     }
 
-    /// A datagram that must change nothing arrives by itself: nothing else is to be done then.
+    /// Delivers a datagram that must change nothing, while nothing else is to be done.
     fn strike(&mut self, datagram: Datagram, segment: Option<usize>) {
         let end = usize::from(datagram.to.0);
         let (from, len) = (datagram.from, datagram.bytes.len() as u64);
         let mut quiet = false;
-        // Datagrams that the service would not take go out when it does.
+        // Datagrams that the service has rejected leave when it accepts them.
         let willing = self.net.borrow().faults.0 == 0;
         for _ in 0..8 {
             quiet = quiet || !self.poll(end, 64);
@@ -325,7 +324,8 @@ impl World {
         assert!(after.1 - before.1 <= len, "{len} bytes answered with more");
     }
 
-    /// The visible state of a port, but for the counts of bad datagrams; and the bytes sent to `to`.
+    /// Returns the visible state of a port, except for the counts of bad datagrams; and the bytes
+    /// sent to `to`.
     fn state(&self, end: usize, to: Address) -> ((ReliableStats, usize, u64, u64), u64) {
         let port = &self.ports[end];
         let stats = ReliableStats {

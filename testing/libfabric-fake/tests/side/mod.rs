@@ -1,8 +1,8 @@
-//! A side of a conversation: everything from fabric to endpoint, opened and used by libfabric's
-//! calls.
+//! A side of a conversation: every object from fabric to endpoint, opened and used through
+//! libfabric's calls.
 //!
 //! ```text
-//!   Side { fabric, domain, cq, av, ep, registrations }     events(): what the queue tells
+//!   Side { fabric, domain, cq, av, ep, registrations }     events(): completions of the queue
 //!   Lot  { bytes, context, registration }                  memory for one operation
 //! ```
 
@@ -14,10 +14,10 @@ use libfabric_sys::InfoList;
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
 
-/// The capabilities that a test asks for if it does not care.
+/// Capabilities that a test requests if it has no preference.
 pub(crate) const CAPS: u64 = FI_MSG | FI_RMA | FI_MULTI_RECV;
 
-/// Asks for anything and can give everything.
+/// Requests offers without restrictions.
 pub(crate) fn offers(machine: &Machine, caps: u64) -> Result<InfoList, i32> {
     let library = machine.library();
     let mut hints = library.hints().expect("memory");
@@ -28,7 +28,7 @@ pub(crate) fn offers(machine: &Machine, caps: u64) -> Result<InfoList, i32> {
     library.query(None, None, 0, Some(&hints))
 }
 
-/// Calls on objects of the fake's.
+/// Makes calls on objects of the fake.
 macro_rules! calls {
     ($($name:ident $(<$t:ident>)? ($($arg:ident: $ty:ty),*) -> $out:ty = $call:expr;)*) => {$(
         pub(crate) fn $name $(<$t>)? ($($arg: $ty),*) -> $out {
@@ -54,7 +54,7 @@ calls! {
     av_remove(av: *mut fid_av, handle: &mut u64) -> i32 = fi_av_remove(av, handle, 1, 0);
 }
 
-/// Registers memory, which is not touched by that.
+/// Registers memory, without accessing it.
 pub(crate) fn register(
     domain: *mut fid_domain,
     start: *const u8,
@@ -63,7 +63,7 @@ pub(crate) fn register(
     key: u64,
 ) -> (i32, *mut fid_mr) {
     let (mut mr, none) = (null_mut(), null_mut());
-    // SAFETY: as above; what is under way in the memory is over before it goes.
+    // SAFETY: as above; operations on the memory end before it is freed.
     let code = unsafe {
         fi_mr_reg(
             domain,
@@ -92,14 +92,14 @@ pub(crate) fn open_queue(domain: *mut fid_domain, wait: u32) -> (i32, *mut fid_c
     (code, cq)
 }
 
-/// The result of reading a queue; the completion itself is dropped.
+/// Returns the result of reading a queue; the completion itself is dropped.
 pub(crate) fn look(cq: *mut fid_cq) -> isize {
     let mut entry = [0u64; 6];
     // SAFETY: as above, and room for one completion.
     unsafe { fi_cq_read(cq, entry.as_mut_ptr().cast(), 1) }
 }
 
-/// An endpoint that is neither bound nor enabled.
+/// Opens an endpoint that is neither bound nor enabled.
 pub(crate) fn unbound(domain: *mut fid_domain, info: *mut fi_info) -> *mut fid_ep {
     let mut ep = null_mut();
     // SAFETY: as above, and a live info.
@@ -108,7 +108,7 @@ pub(crate) fn unbound(domain: *mut fid_domain, info: *mut fi_info) -> *mut fid_e
     ep
 }
 
-/// An open endpoint and all it needs.
+/// An open endpoint with all its objects.
 pub(crate) struct Side {
     pub(crate) fabric: *mut fid_fabric,
     pub(crate) domain: *mut fid_domain,
@@ -196,7 +196,7 @@ impl Side {
         handle
     }
 
-    /// Registers memory, bound and enabled as the provider wants it.
+    /// Registers memory, bound and enabled as the provider requires.
     pub(crate) fn register(&mut self, bytes: &mut [u8], access: u64) -> *mut fid_mr {
         self.try_register(bytes, access).expect("a registration")
     }
@@ -219,7 +219,7 @@ impl Side {
         Ok(mr)
     }
 
-    /// Memory for an operation, registered if the provider wants that.
+    /// Makes memory for an operation, registered if the provider requires that.
     pub(crate) fn lot(&mut self, len: usize) -> Lot {
         let mut lot = Lot {
             bytes: vec![0; len.max(1)],
@@ -235,7 +235,7 @@ impl Side {
         lot
     }
 
-    /// Fills the memory behind the prefix.
+    /// Makes such memory, filled behind the prefix.
     pub(crate) fn filled(&mut self, bytes: &[u8]) -> Lot {
         let prefix = self.prefix;
         let mut lot = self.lot(prefix + bytes.len());
@@ -248,7 +248,7 @@ impl Side {
         self.send_at(bytes, (lot.len, lot.desc), to, context)
     }
 
-    /// Sends with a context of the test's choice.
+    /// Sends with a context that the test chooses.
     pub(crate) fn send_at(
         &self,
         bytes: *mut c_void,
@@ -256,7 +256,7 @@ impl Side {
         to: u64,
         context: *mut c_void,
     ) -> isize {
-        // SAFETY: the memory outlives the operation; the test sees to it. So in all below.
+        // SAFETY: the test keeps the memory longer than the operation. So in all below.
         unsafe { fi_send(self.ep, bytes, len, desc, to, context) }
     }
 
@@ -328,7 +328,7 @@ impl Side {
         assert_eq!(code, 0);
     }
 
-    /// Everything the queue has now.
+    /// Returns all completions that the queue has now.
     pub(crate) fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.event() {
@@ -376,8 +376,8 @@ impl Side {
         }
     }
 
-    /// Ends the endpoint and its registrations: those first that belong to it, those last that
-    /// its operations use.
+    /// Closes the endpoint and its registrations: before it those that belong to it, after it those
+    /// that its operations use.
     pub(crate) fn close_endpoint(&mut self) {
         if self.ep.is_null() {
             return;
@@ -432,7 +432,7 @@ impl Lot {
     }
 }
 
-/// Memory that needs no registration.
+/// Makes memory that needs no registration.
 pub(crate) fn lot(bytes: &[u8]) -> Lot {
     Lot {
         bytes: bytes.to_vec(),
@@ -443,7 +443,7 @@ pub(crate) fn lot(bytes: &[u8]) -> Lot {
     }
 }
 
-/// A shape without connections and without delays.
+/// Returns a shape without connections and delays.
 pub(crate) fn plain() -> Shape {
     Shape {
         connect_polls: 0,
@@ -451,12 +451,12 @@ pub(crate) fn plain() -> Shape {
     }
 }
 
-/// Two sides that know each other, over one fake.
+/// Two connected sides over one fake.
 pub(crate) struct Pair {
     pub(crate) fake: Fake,
     pub(crate) a: Side,
     pub(crate) b: Side,
-    /// Each as the other knows it.
+    /// Address of each side at the other.
     pub(crate) to_b: u64,
     pub(crate) to_a: u64,
 }
@@ -482,7 +482,7 @@ pub(crate) fn pair_with(shape: Shape, caps: u64, wait: u32) -> Pair {
 }
 
 impl Pair {
-    /// Sends what a receive at the other side is posted for.
+    /// Sends a message for which a receive is posted at the other side.
     pub(crate) fn exchange(&self, out: &mut Lot, into: &mut Lot) {
         let posted = (self.b.receive(into), self.a.send(out, self.to_b));
         assert_eq!(posted, (0, 0));
@@ -502,7 +502,7 @@ impl Pair {
     }
 }
 
-/// The fake noticed this and only this.
+/// Checks that the fake has recorded this violation and no other.
 #[track_caller]
 pub(crate) fn noticed(fake: &Fake, what: &str) {
     let violations = fake.take_violations();
@@ -510,7 +510,7 @@ pub(crate) fn noticed(fake: &Fake, what: &str) {
     assert!(violations[0].contains(what), "{what}: {violations:#?}");
 }
 
-/// The events' errors.
+/// Returns the errors of the events.
 pub(crate) fn errors(events: &[Event]) -> Vec<i32> {
     events.iter().map(|event| event.error).collect()
 }

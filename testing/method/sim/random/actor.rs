@@ -1,14 +1,14 @@
-//! A node and what its application knows: the promises of a single node.
+//! A node with its application's knowledge: the promises of a single node.
 //!
 //! ```text
-//!   post --> Posted: place among its kind, what may come in --> completion --> Book
+//!   post --> Posted: position among its kind, valid messages --> completion --> Book
 //! ```
 //!
-//! A peer is all that a node gets by equal names of another one, or by one object of a caller. The tag of each message
-//! says under which name the caller of its session had looked the other up, so that a stream is one direction of one
-//! session, and of those after it.
+//! A peer stands for everything that a node gets by equal names of another one, or by one object of
+//! a caller. The tag of each message tells under which name the caller of its session had looked
+//! the other up, so that a stream is one direction of one session, and of later ones.
 //!
-//! Owns: what was sent and received in the node's present life.
+//! Owns: messages sent and received in the node's present life.
 //! Out of scope: steps, the network.
 
 use crate::rig::{Addr, Ended, Got, Host, NIC, OTHER_NIC};
@@ -22,28 +22,29 @@ use mx_proto::Instant;
 use mx_sim::NodeId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Added to the tags of all messages of sessions whose caller has looked the other up under its second name.
+/// Added to the tags of messages in sessions whose caller has looked the other up under its second
+/// name.
 const SECOND_NAME: i32 = 1 << 24;
 
-/// A node's message with a name.
+/// A message with a name, at its sender.
 #[derive(Default)]
 struct Sent {
-    /// The age that its receiver had when the send completed.
+    /// Age of its receiver when the send completed.
     age: Option<u32>,
-    /// The message has arrived.
+    /// Whether the message has arrived.
     arrived: bool,
 }
 
-/// The common state of all nodes.
+/// State common to all nodes.
 #[derive(Default)]
 pub struct World {
-    /// Every message with a name.
+    /// All messages with a name.
     sent: HashMap<Header, Sent>,
-    /// Streams in which a send was called off or given up.
+    /// Streams in which a send was cancelled or failed.
     pub loose: HashSet<Stream>,
-    /// Ages of the nodes, by number: even while it lives, odd while it does not.
+    /// Ages of the nodes, by number: even while a node lives, odd while it does not.
     pub ages: Vec<u32>,
-    /// Operations that ended well, and in another way.
+    /// Numbers of operations that succeeded, and of the others.
     pub ended: [u64; 2],
 }
 
@@ -60,13 +61,13 @@ impl Known {
         self.peer.side == Side::Caller
     }
 
-    /// The tag of the messages that the node sends by it, and gets.
+    /// Returns the tag of messages that the node sends and receives by this object.
     pub fn tag(&self, tag: i32) -> i32 {
         tag | if self.second_name { SECOND_NAME } else { 0 }
     }
 }
 
-/// A node that is called under its first or second name.
+/// Returns a node that is called under its first or second name.
 pub fn called(node: NodeId, second_name: bool) -> Peer {
     Peer {
         node,
@@ -75,31 +76,31 @@ pub fn called(node: NodeId, second_name: bool) -> Peer {
     }
 }
 
-/// A session that both sides have, as they number each other: the caller first.
+/// A session with both sides' numbers, the caller's first.
 pub type Session = [(NodeId, u32); 2];
 
 /// An operation under way.
 pub struct Posted {
     pub verb: Verb,
     pub known: Known,
-    /// The tag, with the mark of the stream's name.
+    /// Tag, with the mark of the stream's name.
     pub tag: i32,
-    /// Its place among all operations of this life.
+    /// Position among all operations of this life.
     place: u64,
-    /// A send's message.
+    /// Header of a send's message.
     header: Option<Header>,
-    /// Messages of the other's earlier lives must not come in any more.
+    /// Life of the other node at the post: messages of earlier lives must not be received.
     life: u32,
 }
 
-/// The latest life of the other node that something has come from.
+/// Latest life of the other node from which a message has come.
 #[derive(Clone, Copy, Default)]
 struct Lives {
     any: u32,
     unexpected: u32,
 }
 
-/// A node's application.
+/// Application of a node.
 pub struct Actor {
     pub me: NodeId,
     book: Book,
@@ -107,9 +108,9 @@ pub struct Actor {
     /// Address objects, oldest first.
     known: Vec<Known>,
     lives: HashMap<Peer, Lives>,
-    /// Callers that the host was told of.
+    /// Number of callers reported to the host.
     callers: u32,
-    /// The host's names of callers whose end it was told of.
+    /// Names of callers whose end was reported to the host.
     ended: HashSet<i64>,
     places: u64,
     handed: u64,
@@ -134,7 +135,7 @@ impl Actor {
         }
     }
 
-    /// Picks an address object for a node, another one each time.
+    /// Picks an address object for a node, a different one each time.
     fn pick(&mut self, host: &mut Host, to: NodeId) -> Known {
         let of: Vec<_> = self.known.iter().filter(|it| it.peer.node == to).collect();
         match of[..] {
@@ -144,7 +145,7 @@ impl Actor {
     }
 
     pub fn look_up(&mut self, host: &mut Host, to: NodeId, second_name: bool) -> Known {
-        // Two addresses, in the order in which the name has them.
+        // Two addresses, in the order of the name.
         let mut nics = [NIC, OTHER_NIC];
         if second_name {
             nics.reverse();
@@ -158,20 +159,21 @@ impl Actor {
         known
     }
 
-    /// Every peer by one of its objects.
+    /// Returns every peer with one of its objects.
     pub fn peers(&self) -> BTreeMap<Peer, Known> {
         self.known.iter().map(|it| (it.peer, *it)).collect()
     }
 
-    /// The objects by which messages with that tag have come since the last [`Self::collect`].
+    /// Returns the objects by which messages with that tag have come since the last
+    /// [`Self::collect`].
     pub fn asked(&mut self, host: &Host, tag: i32) -> Vec<Known> {
         let of = |got: &&Got| got.tag & !SECOND_NAME == tag;
         let asked = host.got.iter().filter(of);
         asked.map(|got| self.known_by(got)).collect()
     }
 
-    /// Posts an operation by one of its objects for a node. An expected send by which a session begins follows an
-    /// unexpected one mostly: the other node cannot receive it before.
+    /// Posts an operation by one of the objects for a node. An expected send that begins a session
+    /// mostly follows an unexpected one, because the other node cannot receive it before.
     pub fn post(
         &mut self,
         world: &mut World,
@@ -187,13 +189,13 @@ impl Actor {
         self.post_to(world, host, (verb, known, tag), size);
     }
 
-    /// Sends something unexpected, so that the other node knows of the session.
+    /// Sends an unexpected message, so that the other node learns of the session.
     pub fn greet(&mut self, world: &mut World, host: &mut Host, known: Known) -> Option<u64> {
         let what = (Verb::SendUnexpected, known, UNEXPECTED_TAG);
         self.post_to(world, host, what, (40, 1))
     }
 
-    /// Posts an operation. A refusal is an answer too; nothing may follow it.
+    /// Posts an operation. A rejected post is a valid result; no completion may follow it.
     pub fn post_to(
         &mut self,
         world: &mut World,
@@ -244,7 +246,7 @@ impl Actor {
         Some(label)
     }
 
-    /// Calls one off. Its completion is there at once.
+    /// Cancels an operation, which completes at once.
     pub fn cancel(&mut self, world: &mut World, host: &mut Host, label: u64) {
         if let Some(posted) = self.posted.get(&label)
             && posted.verb != Verb::Recv
@@ -260,7 +262,7 @@ impl Actor {
         );
     }
 
-    /// Drops those of its addresses of a node that are `wanted`.
+    /// Drops the `wanted` addresses of a node.
     pub fn drop_addrs(
         &mut self,
         world: &mut World,
@@ -268,7 +270,7 @@ impl Actor {
         to: NodeId,
         wanted: impl Fn(&Known) -> bool,
     ) {
-        // Among what has been handed out may be one.
+        // One may be among the reported messages.
         self.collect(world, host);
         self.known.retain(|known| {
             let drops = known.peer.node == to && wanted(known);
@@ -279,7 +281,7 @@ impl Actor {
         });
     }
 
-    /// Drops the objects of peers the host was told are dead, if it may.
+    /// Drops the objects of peers that were reported dead, if that is allowed.
     pub fn forget(&mut self, host: &mut Host) {
         let me = self.me;
         for name in std::mem::take(&mut host.forgotten) {
@@ -295,7 +297,7 @@ impl Actor {
         }
     }
 
-    /// Callers that have gone and that the host was not told of.
+    /// Returns callers that have left and were not reported to the host.
     pub fn untold(&self, host: &Host) -> Vec<Known> {
         let is_untold = |known: &Known| {
             let addr = known.addr.as_ptr() as usize;
@@ -308,7 +310,7 @@ impl Actor {
         untold.copied().collect()
     }
 
-    /// The session by which an object's messages go and come now.
+    /// Returns the session that an object uses now.
     pub fn session(&self, host: &Host, known: &Known) -> Option<Session> {
         let State::Ready(Ready { tx_id, .. }) = host.state(known.addr) else {
             return None;
@@ -325,7 +327,7 @@ impl Actor {
         Stream::to(self.me, &posted.known.peer, posted.tag)
     }
 
-    /// Takes in everything that has ended or come.
+    /// Handles all completions and messages.
     pub fn collect(&mut self, world: &mut World, host: &mut Host) {
         for (label, ended) in std::mem::take(&mut host.ended) {
             let posted = self.posted.remove(&label);
@@ -370,7 +372,7 @@ impl Actor {
         lives.any = header.life.max(lives.any);
     }
 
-    /// Takes a message into the book.
+    /// Enters a message in the book.
     fn received(
         &mut self,
         by: &Known,
@@ -398,7 +400,7 @@ impl Actor {
         lives.any = header.life.max(lives.any);
     }
 
-    /// The object by which a message has come; the first of a caller names it.
+    /// Returns the object by which a message has come; a caller's first message names it.
     fn known_by(&mut self, got: &Got) -> Known {
         let addr = got.addr();
         if let Some(known) = self.known.iter().find(|known| known.addr == addr) {
@@ -420,7 +422,7 @@ impl Actor {
         known
     }
 
-    /// A message comes once, and not if it was on its way to an earlier life of ours.
+    /// Checks that a message comes once, and was not meant for an earlier life of this node.
     fn check_arrival(&self, world: &mut World, header: &Header) {
         let me = self.me;
         let Some(sent) = world.sent.get_mut(header) else {
@@ -436,18 +438,18 @@ impl Actor {
         );
     }
 
-    /// Messages received.
+    /// Returns the number of messages received.
     pub fn count(&self) -> u64 {
         self.book.count()
     }
 
-    /// The order of what has come.
+    /// Checks the order of the received messages.
     pub fn check_order(&self, loose: &HashSet<Stream>) {
         let order = self.book.check_order(|stream| loose.contains(stream));
         order.unwrap_or_else(|fault| panic!("n{}: {fault}", self.me));
     }
 
-    /// Everything under way.
+    /// Returns all pending operations.
     pub fn outstanding(&self) -> impl Iterator<Item = (u64, &Posted)> {
         self.posted.iter().map(|(label, posted)| (*label, posted))
     }

@@ -1,7 +1,7 @@
-//! The plan that a seed stands for.
+//! Plan of a run, derived from its seed.
 //!
 //! ```text
-//!   seed --> shape, steps        seed --> profiles, time-outs, limits: the same when steps are left out
+//!   seed --> shape, steps        seed --> profiles, time-outs, limits: unchanged when steps are left out
 //! ```
 
 use crate::rig::Rig;
@@ -9,40 +9,40 @@ use bmi_mx_torture::{Shape, Step, program};
 use mx_sim::{Profile, Rng};
 use std::time::Duration;
 
-/// A run, as it follows from its seed.
+/// A plan, as it follows from a seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub shape: Shape,
-    /// The kind of ports.
+    /// Kind of ports.
     pub network: Network,
-    /// Nodes that die do it without their hosts noticing: only silence tells.
+    /// Whether nodes die without their hosts noticing: only silence reveals it.
     pub power_fails: bool,
-    /// Some are looked up under a second name.
+    /// Whether some nodes are looked up under a second name.
     pub two_names: bool,
     /// Credits that nodes lend each other at first.
     pub credit_limit: u16,
 }
 
-/// Messages beyond which a program has few nodes and tags.
+/// Message size beyond which a program has few nodes and tags.
 const LARGE: usize = 200_000;
 
-/// The usual credit limit; there is room then for more than any program leaves at another node.
+/// Usual credit limit, with room for more than any program leaves at another node.
 pub const WIDE: u16 = mx_proto::flow::FIRST;
 
-/// The kind of ports.
+/// Kind of ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Network {
     /// Fast rings, with jitter.
     Rings,
     /// Byte streams.
     Streams,
-    /// Anything, each node in its own way.
+    /// Any behaviour, different for each node.
     Any,
 }
 
 impl Plan {
-    /// Half of the seeds have a shape with a name, the others any.
+    /// Makes a plan. Half of the seeds have a named shape, the others any.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed).fork();
         let named = Shape::named();
@@ -55,7 +55,7 @@ impl Plan {
             shape.message_max = rng.pick(&[5_000, 40_000, shape.message_max]);
         }
         if shape.message_max > LARGE {
-            // Every buffer is kept until the end, to see whether it is touched.
+            // Every buffer is kept until the end, to check that it is not written to.
             shape.nodes = shape.nodes.min(2);
             shape.tags = shape.tags.min(2);
         }
@@ -69,12 +69,12 @@ impl Plan {
         }
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn steps(&self) -> Vec<Step> {
         program(self.seed, &self.shape).collect()
     }
 
-    /// The stage it is played on, without nodes.
+    /// Makes the rig for the program, without nodes.
     pub fn rig(&self) -> Rig {
         let mut rng = self.rng(1);
         let mut rig = Rig::sharing(self.seed);
@@ -89,7 +89,7 @@ impl Plan {
         let endpoint = &mut rig.endpoint;
         endpoint.request_timeout = millis(rng.pick(&[500, 5_000, 20_000]));
         endpoint.peer_timeout = millis(rng.pick(&[0, 500, 5_000, 20_000]));
-        // Little more than the largest message takes, or plenty.
+        // Little more than the largest message needs, or plenty.
         let largest = self.shape.message_max.max(1000);
         let memory = rng.pick(&[largest * 3 + 20_000, 4 * largest + (1 << 20), 64 << 20]);
         let least = if self.credit_limit == WIDE {
@@ -106,7 +106,7 @@ impl Plan {
         rig
     }
 
-    /// The profile of the port of a node's next life.
+    /// Draws the profile for the port of a node's next life.
     pub fn profile(&self, rng: &mut Rng) -> Profile {
         match self.network {
             Network::Rings => Profile {
@@ -115,14 +115,14 @@ impl Plan {
             },
             Network::Streams => Profile::stream(),
             Network::Any => Profile {
-                // Both ends of a link know one limit.
+                // Both ends of a link use the same limit.
                 packet_max: self.rng(3).pick(&[4 << 10, 8 << 10, 32 << 10, 40 << 10]),
                 ..Profile::random(rng)
             },
         }
     }
 
-    /// A generator for one purpose.
+    /// Makes a generator for one purpose.
     pub fn rng(&self, purpose: u64) -> Rng {
         Rng::new(self.seed.wrapping_mul(0x9e37_79b9) ^ purpose).fork()
     }

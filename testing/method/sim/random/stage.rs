@@ -1,8 +1,8 @@
-//! Plays a program on simulated nodes and looks whether every promise is kept.
+//! Runs a program on simulated nodes and checks every promise.
 //!
 //! ```text
-//!   steps --> all is healed, the dead come back --> what can end ends
-//!         --> nothing that matches is left --> everything is called off, at once
+//!   steps --> faults stop, dead nodes are restarted --> operations end if they can
+//!         --> no matching operations are left --> everything is cancelled, at once
 //!         --> each calls each and is answered --> each drops each: no peer is left --> all end: nothing is left
 //! ```
 //!
@@ -20,14 +20,14 @@ use std::time::Duration;
 /// Longer than all time-outs of a plan in a row: a connect, a transfer, silence.
 const SETTLE: Duration = Duration::from_secs(120);
 
-/// Tags of the messages at the end, which no step uses.
+/// First tag of the messages at the end, which no step uses.
 const TALK: i32 = 500_000;
 const REQUEST: i32 = TALK + 1;
 
-/// Does all steps, and what belongs to every end.
+/// Takes all steps, and those of every end.
 ///
 /// # Panics
-/// When a promise is broken.
+/// If a promise is broken.
 pub fn run(plan: &Plan, steps: &[Step], began: impl FnOnce(&mx_sim::World)) -> [u64; 2] {
     let mut stage = Stage::new(plan);
     began(&stage.rig.world);
@@ -53,7 +53,7 @@ struct Stage<'a> {
     rig: Rig,
     actors: Vec<Actor>,
     known: World,
-    /// When which cut ends.
+    /// Times at which cuts end.
     heals: Vec<(Instant, NodeId, NodeId)>,
     rng: Rng,
 }
@@ -106,7 +106,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Carries out a node's own action.
+    /// Carries out an action of a node.
     fn act(&mut self, me: NodeId, action: &Action) {
         let (actor, known) = (&mut self.actors[me], &mut self.known);
         let host = self.rig.host(me);
@@ -158,7 +158,7 @@ impl<'a> Stage<'a> {
         self.known.ages[me] += 1;
     }
 
-    /// Restarts a node. A life that was finalized goes first, with what it still had to tell.
+    /// Restarts a node. A finalized life first sends its remaining packets.
     fn restart(&mut self, me: NodeId) {
         if self.lives(me) {
             return;
@@ -170,7 +170,7 @@ impl<'a> Stage<'a> {
         self.actors[me] = Actor::new(me, self.known.ages[me] / 2);
     }
 
-    /// Lets time pass; cuts end on the way.
+    /// Lets time pass; cuts may end meanwhile.
     fn pause(&mut self, span: Duration) {
         let until = self.rig.now().after(span);
         self.heals.sort();
@@ -180,7 +180,7 @@ impl<'a> Stage<'a> {
             }
             self.run_until(at);
             self.heals.remove(0);
-            // Another cut of the two may go on.
+            // Another cut of the two may continue.
             let others = self
                 .heals
                 .iter()
@@ -211,7 +211,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// All is healed, all live, and all that can end by itself ends.
+    /// Stops the faults, restarts all, and waits until all operations that can end have ended.
     fn settle(&mut self) {
         for (_, a, b) in std::mem::take(&mut self.heals) {
             self.rig.fabric.heal(a, b);
@@ -228,8 +228,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// No send waits for a receive that waits for it. What holds credits may keep others from going,
-    /// though, where there are few.
+    /// Checks that no send waits for a receive that waits for it. With few credits, messages that
+    /// hold them may block others, though.
     fn nothing_left_that_matches(&mut self) {
         if self.plan.credit_limit != WIDE {
             return;
@@ -254,7 +254,8 @@ impl<'a> Stage<'a> {
         assert!(both.is_empty(), "never matched: {both:?}");
     }
 
-    /// Each caller sends something unexpected by each name it has, so that all sessions are known at both sides.
+    /// Lets each caller send an unexpected message by each name, so that both sides know all
+    /// sessions.
     fn open_all(&mut self) {
         for me in 0..self.actors.len() {
             let (actor, known) = (&mut self.actors[me], &mut self.known);
@@ -268,8 +269,8 @@ impl<'a> Stage<'a> {
         self.pause(Duration::from_secs(3));
     }
 
-    /// Receives whatever is left, until nothing comes any more and all sends have ended. A message that
-    /// is not received keeps its place, and its sender's credits.
+    /// Receives everything left, until no message comes and all sends have ended. An unreceived
+    /// message keeps its place, and its sender's credits.
     fn take_in_the_rest(&mut self) {
         self.open_all();
         loop {
@@ -293,7 +294,7 @@ impl<'a> Stage<'a> {
                     }
                 }
             }
-            // The largest messages of all tags, on the slowest network.
+            // Enough for the largest messages of all tags, on the slowest network.
             self.pause(Duration::from_secs(10));
             let after: u64 = self.actors.iter().map(Actor::count).sum();
             if before == after {
@@ -334,7 +335,7 @@ impl<'a> Stage<'a> {
         self.actors[me].check_order(&self.known.loose);
     }
 
-    /// Each calls each under every name, and both sides send what the other expects.
+    /// Lets each node call each under every name, and both sides send what the other expects.
     fn all_talk(&mut self) {
         let names = if self.plan.two_names { 2 } else { 1 };
         let nodes = self.actors.len();
@@ -352,7 +353,7 @@ impl<'a> Stage<'a> {
                 calls.push((me, call));
             }
         }
-        // Connecting is allowed to take one time-out, not more.
+        // Connecting may take one time-out, not more.
         self.rig.run_for(Duration::from_secs(20));
         for me in 0..nodes {
             let callers = self.actors[me].asked(self.rig.peek(me), REQUEST);
@@ -374,14 +375,14 @@ impl<'a> Stage<'a> {
         }
         self.collect();
         for (me, before) in before.into_iter().enumerate() {
-            // A request, what follows it, and an answer of each.
+            // A request, the messages after it, and an answer from each.
             let count = self.actors[me].count() - before;
             let expected = 3 * names * nodes;
             assert_eq!(count, expected as u64, "n{me}: messages at the end");
         }
     }
 
-    /// All nodes forget all nodes.
+    /// Lets all nodes drop each other.
     fn all_drop(&mut self) {
         for me in 0..self.actors.len() {
             let (actor, known) = (&mut self.actors[me], &mut self.known);
@@ -392,7 +393,7 @@ impl<'a> Stage<'a> {
         self.nothing_left("after all were dropped");
     }
 
-    /// All nodes end.
+    /// Ends all nodes.
     fn all_end(&mut self) {
         for me in 0..self.actors.len() {
             self.rig.host(me).finalize();

@@ -1,4 +1,4 @@
-//! The order in which a host is told of operations that fail together (docs/c-api.md).
+//! Order in which a host is told of operations that fail together (docs/c-api.md).
 //!
 //! ```text
 //!   one context, from empty to empty:   send failed ...   receive failed ...      successes anywhere
@@ -9,25 +9,24 @@ use bmi_method::abi::constants::{BMI_ECANCEL, BMI_ENORECVR, BMI_ETIMEDOUT};
 use bmi_method::method::PostKind;
 use std::collections::HashMap;
 
-/// Codes of operations that end one by one: they were called off, at one side or the other, or had a time
-/// limit of their own.
+/// Codes of operations that end one by one: cancelled, at one side or the other, or timed out.
 const ALONE: [i32; 3] = [-BMI_ECANCEL, -BMI_ENORECVR, -BMI_ETIMEDOUT];
 
-/// Failures that a host is told of in a row, while nothing else ends. Labels go up as operations are posted.
+/// Failures reported in a row, while nothing else ends. Labels grow in the order of posting.
 #[derive(Default)]
 pub struct Order {
-    /// A receive that has failed.
+    /// A failed receive.
     receive: Option<u64>,
-    /// The last one of each peer's sends and receives that ended with a code.
+    /// Last label of each peer's sends and receives that ended with a code.
     last: HashMap<(usize, bool, i32), u64>,
 }
 
 impl Order {
-    /// The host is told of the next one. `peer`: its address. `at_once`: it may have ended when it was posted, before
-    /// others that were posted earlier.
+    /// Checks the next completion. `peer`: its address. `at_once`: it may have ended when it was
+    /// posted, before others that were posted earlier.
     ///
     /// # Panics
-    /// When it should have been told of it before.
+    /// If it should have been reported before.
     pub fn note(&mut self, label: u64, kind: PostKind, peer: usize, error: i32, at_once: bool) {
         if error == 0 {
             return;

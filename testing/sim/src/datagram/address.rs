@@ -1,33 +1,33 @@
-//! Names of channels: where datagrams of the simulator go.
+//! Names of channels: destinations of the simulator's datagrams.
 //!
 //! ```text
 //!   command   the interface, the endpoint's number        known to all callers
-//!   data      the interface, a number of this life only   told by its owner: 4 bytes
+//!   data      the interface, a number of this life only   told by its owner in 4 bytes
 //! ```
 //!
-//! As with UDP: one port is well known, the other is whatever was free, and the name that is told
-//! means nothing without the host.
+//! As with UDP: one port is well known, the other is any free one, and the name that is told is
+//! meaningless without the host.
 
 use mx_proto::origin::Source;
 use mx_proto::reliability::Channel;
 use mx_proto::{EndpointId, NicId};
 
-/// A channel of a life of a node.
+/// Channel of a node's life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SimAddress {
     nic: NicId,
-    /// The channel is the data channel.
+    /// Whether it is the data channel.
     data: bool,
     number: u32,
 }
 
 impl SimAddress {
-    /// Every command channel is a machine of its own.
+    /// Returns the source: every command channel counts as a machine of its own.
     pub fn source(self) -> Source {
         Source(u64::from(self.number) + 1)
     }
 
-    /// The command channel of an endpoint.
+    /// Returns the command channel of an endpoint.
     pub fn command(nic: NicId, endpoint: EndpointId) -> Self {
         Self {
             nic,
@@ -36,7 +36,7 @@ impl SimAddress {
         }
     }
 
-    /// The data channel with that number, on the same interface as `self`.
+    /// Returns the data channel with that number, on the same interface as `self`.
     pub fn data(self, number: u32) -> Self {
         Self {
             data: true,
@@ -45,12 +45,12 @@ impl SimAddress {
         }
     }
 
-    /// The number of the endpoint, or of the data channel.
+    /// Returns the number of the endpoint, or of the data channel.
     pub fn number(self) -> u32 {
         self.number
     }
 
-    /// Its channel.
+    /// Returns the kind of channel.
     pub fn channel(self) -> Channel {
         if self.data {
             Channel::Data
@@ -59,12 +59,12 @@ impl SimAddress {
         }
     }
 
-    /// The name of a data channel, as its owner tells it.
+    /// Returns the name of a data channel, as its owner tells it.
     pub(super) fn name(self) -> [u8; 4] {
         self.number.to_le_bytes()
     }
 
-    /// The data channel of that name next to this command channel.
+    /// Returns the data channel of that name next to this command channel.
     pub(super) fn named(self, name: &[u8]) -> Option<Self> {
         let name = name.try_into().ok()?;
         Some(self.data(u32::from_le_bytes(name)))

@@ -1,7 +1,7 @@
-//! Letters in flight to one address, and those that have arrived there.
+//! Letters in flight to one address, and letters that have arrived there.
 //!
 //! ```text
-//!   post --> under way, by time --(its time has come)--> arrived, at most `limit` bytes --> take
+//!   post --> in flight, by time --(at its time)--> arrived, at most `limit` bytes --> take
 //!                                                             `- drop-tail
 //! ```
 
@@ -12,16 +12,16 @@ use mx_proto::reliability::Quote;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Something for one address.
+/// A letter for one address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Letter {
-    /// From that address.
+    /// Datagram from that address.
     Datagram(SimAddress, Vec<u8>),
-    /// Datagrams from that address, in a GSO batch cut every so many bytes.
+    /// Datagrams from that address, in a GSO batch cut at that size.
     Batch(SimAddress, Vec<u8>, usize),
-    /// No socket is there.
+    /// Report that no socket is open there.
     Refused(SimAddress, Option<Quote>),
-    /// No more than this passes on the way there.
+    /// Report that no larger datagrams pass on the way there.
     TooLarge(SimAddress, usize, Option<Quote>),
 }
 
@@ -34,18 +34,18 @@ impl Letter {
     }
 }
 
-/// The mailbox of an address.
+/// Mailbox of an address.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Its owner.
+    /// Node that owns the address.
     pub(super) node: NodeId,
-    /// The owner has the name open.
+    /// Whether the owner has the name open.
     pub(super) open: bool,
     under_way: BinaryHeap<Reverse<(Instant, u64, Letter)>>,
     arrived: VecDeque<Letter>,
     arrived_bytes: usize,
     limit: usize,
-    /// The owner has been woken for this moment.
+    /// Time for which the owner has been woken.
     woken: Option<Instant>,
 }
 
@@ -62,14 +62,14 @@ impl Mailbox {
         }
     }
 
-    /// Sends something on its way. True when its owner has to be woken at that time.
+    /// Adds a letter. Returns true if its owner has to be woken at that time.
     pub(super) fn post(&mut self, at: Instant, order: u64, letter: Letter) -> bool {
         self.under_way.push(Reverse((at, order, letter)));
         self.woken.replace(at) != Some(at)
     }
 
-    /// Another node has the name now: letters that arrived before are lost, and later ones are its own.
-    /// The times at which it has to be woken.
+    /// Gives the name to another node: letters that arrived before are lost, and later ones belong
+    /// to the new node. Returns the times at which it has to be woken.
     pub(super) fn reopen(&mut self, now: Instant, node: NodeId) -> Vec<Instant> {
         self.receive_due(now);
         self.arrived.clear();
@@ -79,7 +79,7 @@ impl Mailbox {
         times.collect()
     }
 
-    /// Takes in what has arrived by now; how many were lost for want of room.
+    /// Moves letters that are due to the arrived ones; returns the number that did not fit.
     pub(super) fn receive_due(&mut self, now: Instant) -> u64 {
         let mut lost = 0;
         self.woken = self.woken.filter(|at| *at > now);
@@ -99,27 +99,27 @@ impl Mailbox {
         lost
     }
 
-    /// Number of letters that have arrived and were not taken.
+    /// Returns the number of letters that have arrived and were not taken.
     pub(super) fn waiting(&self) -> usize {
         self.arrived.len()
     }
 
-    /// Drops everything for this address.
+    /// Drops all letters.
     pub(super) fn clear(&mut self) {
         self.under_way.clear();
         self.arrived.clear();
         self.arrived_bytes = 0;
     }
 
-    /// The oldest that has arrived.
+    /// Takes the oldest arrived letter.
     pub(super) fn take(&mut self) -> Option<Letter> {
         let letter = self.arrived.pop_front()?;
         self.arrived_bytes -= letter.len();
         Some(letter)
     }
 
-    /// The next one, should it continue a GSO batch of `from`: no longer than its datagrams, and not
-    /// more than `room` bytes.
+    /// Takes the next letter if it continues a GSO batch of `from`: no longer than its datagrams,
+    /// and not more than `room` bytes.
     pub(super) fn take_more(
         &mut self,
         from: SimAddress,

@@ -1,4 +1,4 @@
-//! An unreliable datagram service with two channels, between nodes whose links are faulty.
+//! An unreliable datagram service with two channels, between nodes on faulty links.
 //!
 //! ```text
 //!   SimDatagrams of a -- command --> Link a->b, Link a->b --> [Bottleneck] --> Mailbox --> poll of b
@@ -6,9 +6,9 @@
 //!                        GSO batches                               send to b
 //! ```
 //!
-//! Whatever the contract of [`mx_proto::reliability::DatagramPort`] leaves open is a choice in
-//! [`Terms`]. A test that decides by itself sees all that is sent ([`DatagramNet::set_gate`]), and lets
-//! arrive what it likes ([`DatagramNet::inject`]), which it builds with [`header`].
+//! Everything that the contract of [`mx_proto::reliability::DatagramPort`] leaves open is a choice
+//! in [`Terms`]. A test that decides itself sees all datagrams sent ([`DatagramNet::set_gate`]),
+//! and delivers others ([`DatagramNet::inject`]), which it builds with [`header`].
 
 mod address;
 pub mod header;

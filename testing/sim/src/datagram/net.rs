@@ -1,12 +1,12 @@
-//! The network between services: links, what several of them share, and mailboxes.
+//! Network between services: links, shared bottlenecks, and mailboxes.
 //!
 //! ```text
 //!   GSO batch --> each datagram: script --> Link of (from, to, channel) --> [Bottleneck of `to`] --> Mailbox
 //!                                                                        in the order of time
 //! ```
 //!
-//! An address is a name; the node that has it open when a datagram arrives gets it: a restarted
-//! node hears what was meant for its former life, as with UDP.
+//! An address is a name; a datagram belongs to the node that has the name open when it arrives: a
+//! restarted node receives datagrams for its former life, as with UDP.
 //!
 //! Owns: all links and all mailboxes.
 
@@ -28,43 +28,43 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Looks at a datagram on a channel and decides.
+/// Decides the fate of a datagram on a channel.
 pub type Script = Box<dyn FnMut(Channel, &[u8]) -> Fate>;
 
-/// Looks at a GSO batch that is sent from one address to another, and decides.
+/// Decides about a GSO batch from one address to another.
 pub type Gate = Box<dyn FnMut(SimAddress, SimAddress, GsoBatch<'_>) -> Passage>;
 
-/// A gate's decision.
+/// Decision of a gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Passage {
     /// The network carries it.
     Sent,
     /// Nothing of it arrives, unless the test [injects](DatagramNet::inject) it.
     Taken,
-    /// The sender is told this error.
+    /// The send fails with this error.
     Failed(DatagramError),
 }
 
 /// Counts of datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of those datagrams.
     pub sent_bytes: u64,
     /// GSO batches of more than one datagram that were sent.
     pub batches: u64,
-    /// Datagrams that found a queue full.
+    /// Datagrams lost because a queue was full.
     pub queue_full: u64,
-    /// Datagrams that found a receiver's buffer full.
+    /// Datagrams lost because a receiver's buffer was full.
     pub overrun: u64,
-    /// Datagrams that were larger than what passes.
+    /// Datagrams larger than the path allows.
     pub too_large: u64,
-    /// Datagrams that could not be sent at once and were cut under way.
+    /// Datagrams that had to be fragmented.
     pub cut_up: u64,
 }
 
-/// The network; clones are the same one.
+/// Handle of the network; clones refer to the same network.
 #[derive(Clone)]
 pub struct DatagramNet {
     pub(super) inner: Rc<RefCell<Inner>>,
@@ -83,13 +83,13 @@ pub(super) struct Inner {
     bytes_to: BTreeMap<SimAddress, u64>,
     traffic: Traffic,
     order: u64,
-    /// Data channels opened so far.
+    /// Number of data channels opened so far.
     pub(super) drawn: u32,
-    /// Address from which nothing can come any more.
+    /// Address from which no datagram can come any more.
     pub(super) cut_off: Option<SimAddress>,
 }
 
-/// A letter in flight to a bottleneck; the order of fields is that of time.
+/// A letter in flight to a bottleneck; fields are ordered by time.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Queueing {
     at: Instant,
@@ -106,7 +106,7 @@ impl fmt::Debug for DatagramNet {
 }
 
 impl DatagramNet {
-    /// A network.
+    /// Makes a network.
     pub fn new(world: &World, terms: Terms) -> Self {
         let inner = Inner {
             world: world.clone(),
@@ -129,7 +129,7 @@ impl DatagramNet {
         }
     }
 
-    /// Changes the terms, but for faults and MTU of links that something has been sent over.
+    /// Changes the terms, except faults and MTU of links in use.
     pub fn change(&self, change: impl FnOnce(&mut Terms)) {
         change(&mut self.inner.borrow_mut().terms);
     }
@@ -142,27 +142,27 @@ impl DatagramNet {
         links.for_each(|link| link.set_faults(faults));
     }
 
-    /// Changes the faults of what goes from one to the other.
+    /// Changes the faults from one node to another.
     pub fn set_faults_of(&self, from: NodeId, to: NodeId, faults: Faults) {
         let mut inner = self.inner.borrow_mut();
         inner.both_links(from, to, |link| link.set_faults(faults));
     }
 
-    /// Another route from one to the other, over which datagrams of at most `mtu` bytes pass in
-    /// one piece.
+    /// Changes the route from one node to another: datagrams of at most `mtu` bytes pass in one
+    /// piece.
     pub fn set_mtu_of(&self, from: NodeId, to: NodeId, mtu: usize) {
         let mut inner = self.inner.borrow_mut();
         inner.both_links(from, to, |link| link.set_mtu(mtu));
     }
 
-    /// Lets all that goes to a node share one link: `rate` bytes a second, with `limit` bytes
-    /// waiting at most.
+    /// Makes all traffic to a node share one link: `rate` bytes a second, with at most `limit`
+    /// waiting bytes.
     pub fn set_bottleneck(&self, to: NodeId, rate: u64, limit: usize) {
         let mut inner = self.inner.borrow_mut();
         inner.bottlenecks.insert(to, Bottleneck::new(rate, limit));
     }
 
-    /// Asks `script` about everything `from` sends to `to`.
+    /// Lets `script` decide about everything that `from` sends to `to`.
     pub fn set_script(&self, from: NodeId, to: NodeId, script: Option<Script>) {
         let scripts = &mut self.inner.borrow_mut().scripts;
         match script {
@@ -171,17 +171,17 @@ impl DatagramNet {
         };
     }
 
-    /// Asks `gate` about everything that is sent, before the network does anything with it.
+    /// Lets `gate` decide about everything sent, before the network handles it.
     pub fn set_gate(&self, gate: Gate) {
         self.inner.borrow_mut().gate = Some(gate);
     }
 
-    /// Lets a datagram arrive now, as if `from` had sent it.
+    /// Delivers a datagram now, as if `from` had sent it.
     pub fn inject(&self, from: SimAddress, to: SimAddress, bytes: &[u8]) {
         self.post_now(to, || Letter::Datagram(from, bytes.to_vec()));
     }
 
-    /// Lets datagrams arrive now as a GSO batch that is cut every `segment` bytes, which is not 0.
+    /// Delivers a GSO batch now that is cut every `segment` bytes, which is not 0.
     pub fn inject_batch(&self, from: SimAddress, to: SimAddress, bytes: &[u8], segment: usize) {
         self.post_now(to, || Letter::Batch(from, bytes.to_vec(), segment));
     }
@@ -194,7 +194,8 @@ impl DatagramNet {
         });
     }
 
-    /// Number of datagrams and errors that have arrived at an address and were not polled.
+    /// Returns the number of datagrams and errors that have arrived at an address and were not
+    /// polled.
     pub fn waiting(&self, address: SimAddress) -> usize {
         aside(|| {
             let mut inner = self.inner.borrow_mut();
@@ -204,14 +205,14 @@ impl DatagramNet {
         })
     }
 
-    /// Drops everything on its way to a node.
+    /// Drops everything in flight to a node.
     pub fn discard(&self, node: NodeId) {
         let mut inner = self.inner.borrow_mut();
         let boxes = inner.boxes.values_mut();
         boxes.filter(|it| it.node == node).for_each(Mailbox::clear);
     }
 
-    /// Lets nothing come from an address any more, as every service knows.
+    /// Declares that nothing can come from an address any more, which every service knows.
     pub fn cut_off(&self, address: SimAddress) {
         self.inner.borrow_mut().cut_off = Some(address);
     }
@@ -220,8 +221,8 @@ impl DatagramNet {
         aside(|| self.inner.borrow().world.wake_after(span, node));
     }
 
-    /// Tells `from` now, as any machine can, that a datagram to `to` was refused, or, with `most`, was
-    /// larger than that.
+    /// Reports to `from` now, as any machine can, that a datagram to `to` was rejected, or, with
+    /// `most`, that it was larger than that.
     pub fn inject_error(
         &self,
         from: SimAddress,
@@ -235,14 +236,14 @@ impl DatagramNet {
         });
     }
 
-    /// Stops everything between two nodes, or lets it through again.
+    /// Stops all traffic between two nodes, or lets it pass again.
     pub fn set_cut(&self, a: NodeId, b: NodeId, cut: bool) {
         let mut inner = self.inner.borrow_mut();
         inner.both_links(a, b, |link| link.set_cut(cut));
         inner.both_links(b, a, |link| link.set_cut(cut));
     }
 
-    /// The data channel that `node` has now.
+    /// Returns the data channel that `node` has now.
     pub fn data_address(&self, node: NodeId) -> Option<SimAddress> {
         let inner = self.inner.borrow();
         let mut boxes = inner.boxes.iter();
@@ -252,13 +253,13 @@ impl DatagramNet {
         of_node.map(|(address, _)| *address)
     }
 
-    /// Bytes sent to an address so far, whether they arrived or not.
+    /// Returns the bytes sent to an address so far, whether they arrived or not.
     pub fn bytes_to(&self, address: SimAddress) -> u64 {
         let inner = self.inner.borrow();
         inner.bytes_to.get(&address).copied().unwrap_or(0)
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn traffic(&self) -> Traffic {
         self.inner.borrow().traffic
     }
@@ -278,7 +279,7 @@ impl Inner {
         }
     }
 
-    /// Sends a GSO batch, or says why not.
+    /// Sends a GSO batch, or returns an error.
     pub(super) fn send(
         &mut self,
         (node, from): (NodeId, SimAddress),
@@ -329,7 +330,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Carries a datagram.
+    /// Carries a datagram over its link.
     fn carry(
         &mut self,
         (node, from): (NodeId, SimAddress),
@@ -372,7 +373,7 @@ impl Inner {
                     to,
                     letter,
                 }));
-                // The receiver, which has nothing yet, must look after the queue.
+                // The receiver, which has nothing yet, must look at the queue.
                 self.world.wake(at, receiver);
             } else {
                 self.post(to, at, letter);
@@ -380,7 +381,7 @@ impl Inner {
         }
     }
 
-    /// Lets what has come to bottlenecks by now pass them, in the order in which it came.
+    /// Moves datagrams that have reached a bottleneck by now past it, in order of arrival.
     fn pass_bottlenecks(&mut self) {
         let now = self.world.now();
         while let Some(Reverse(first)) = self.queueing.peek()
@@ -419,7 +420,7 @@ impl Inner {
         }
     }
 
-    /// A mailbox with all that has arrived by now.
+    /// Returns a mailbox after moving letters that are due.
     pub(super) fn up_to_date(&mut self, address: SimAddress) -> Option<&mut Mailbox> {
         self.pass_bottlenecks();
         let now = self.world.now();

@@ -1,9 +1,9 @@
 //! A node's end of the service.
 //!
 //! ```text
-//!   arrived at command, arrived at data --> singly, or equal ones of one sender as a GSO batch
+//!   arrived at command, arrived at data --> single, or equal ones of one sender as a GSO batch
 //!
-//!   begin -------> Command --glances--> Data --> End          next gives one letter of the channel
+//!   begin -------> Command --glances--> Data --> End          next returns one letter of the channel
 //!   begin_data ------------------------> Data --> End
 //! ```
 
@@ -21,14 +21,14 @@ use mx_proto::reliability::{
 use mx_proto::{EndpointId, Instant, NicId, Target};
 use std::time::Duration;
 
-/// Bytes in one GSO batch at most, as in one packet of the Internet.
+/// Maximum bytes of a GSO batch, as of one packet of the Internet.
 const GSO_BATCH_BYTES: usize = 65_507;
 
-/// Time until a node polls again after it left out something: as applications do that test for a
-/// moment between other things.
+/// Time until a node polls again after it skipped a channel, like applications that test briefly
+/// between other work.
 const AFTER_A_GLANCE: Duration = Duration::from_millis(3);
 
-/// Has two names open. Dropping it frees them.
+/// An end with two open names. Dropping it closes them.
 #[derive(Debug)]
 pub struct SimDatagrams {
     net: DatagramNet,
@@ -36,27 +36,27 @@ pub struct SimDatagrams {
     command: SimAddress,
     data: SimAddress,
     name: [u8; 4],
-    /// A GSO batch that is handed out.
+    /// GSO batch that is lent.
     batch: Vec<u8>,
-    /// Polls since the data channel was looked at.
+    /// Polls since the last look at the data channel.
     glances: u32,
     poll: Poll,
 }
 
-/// The position within a poll.
+/// Position within a poll.
 #[derive(Debug)]
 struct Poll {
-    /// The channel whose letters are handed out; `None` at the end.
+    /// Channel whose letters are returned; `None` at the end.
     channel: Option<Channel>,
-    /// The data channel is taken in alone.
+    /// Whether only the data channel is polled.
     data_alone: bool,
-    /// Datagrams to hand out, and those of them that are left.
+    /// Number of datagrams that may still be returned.
     budget: usize,
     left: usize,
 }
 
 impl SimDatagrams {
-    /// Opens a name for `node`, and the name of a data channel. `None` when another node has it.
+    /// Opens a name for `node`, and the name of a data channel. `None` if another node has it.
     pub fn open(net: &DatagramNet, node: NodeId, nic: NicId, endpoint: EndpointId) -> Option<Self> {
         net.inner.borrow_mut().drawn += 1;
         let command = SimAddress::command(nic, endpoint);
@@ -65,7 +65,7 @@ impl SimDatagrams {
         Self::open_at(net, node, command, data)
     }
 
-    /// Opens an end with a data channel that the test chooses.
+    /// Opens an end with a data channel chosen by the test.
     pub fn open_at(
         net: &DatagramNet,
         node: NodeId,
@@ -112,7 +112,7 @@ impl SimDatagrams {
         }
     }
 
-    /// The next thing that has arrived on a channel, if another may be handed out.
+    /// Returns the next letter of a channel, if another may be returned.
     fn take(&mut self, channel: Channel) -> Option<Incoming<SimAddress>> {
         let left = self.poll.left;
         if left == 0 {
@@ -133,7 +133,7 @@ impl SimDatagrams {
         Some(incoming)
     }
 
-    /// The channel that is taken in after another one.
+    /// Returns the channel that follows another one.
     fn channel_after(&mut self, channel: Channel) -> Option<Channel> {
         if channel == Channel::Command {
             self.glances = (self.glances + 1) % (self.terms().glances + 1);
@@ -141,7 +141,7 @@ impl SimDatagrams {
                 return Some(Channel::Data);
             }
             if !self.is_empty(Channel::Data) {
-                // A node that never sleeps looks again after a while, whatever it sees.
+                // A node that never sleeps polls again after a while, whatever it has found.
                 self.net.wake_after(AFTER_A_GLANCE, self.node);
             }
         }
@@ -156,7 +156,7 @@ impl SimDatagrams {
         self.net.waiting(self.of(channel)) == 0
     }
 
-    /// The oldest thing that has arrived on a channel; datagrams are put into `self.batch`, as many as go
+    /// Takes the oldest letter of a channel; puts its datagrams into `self.batch`, as many as fit
     /// into a GSO batch and at most `budget`. Returns it, the size of each, and their number.
     fn open_letter(&mut self, channel: Channel, budget: usize) -> Option<(Letter, usize, usize)> {
         let address = self.of(channel);
@@ -196,7 +196,7 @@ impl Drop for SimDatagrams {
     fn drop(&mut self) {
         aside(|| {
             let mut inner = self.net.inner.borrow_mut();
-            // No socket will ever have that name again.
+            // No socket will have that name again.
             inner.boxes.remove(&self.data);
             if let Some(mailbox) = inner.boxes.get_mut(&self.command) {
                 mailbox.open = false;

@@ -1,59 +1,61 @@
-//! The behaviour of a datagram network and its services: everything the contract leaves open.
+//! Behaviour of a datagram network and its services: everything that the contract leaves open.
 
 use crate::link::Faults;
 use crate::rng::Rng;
 use std::time::Duration;
 
-/// The fate of a datagram that is larger than the MTU and may not be cut.
+/// Fate of a datagram that is larger than the MTU and may not be fragmented.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Oversize {
-    /// A datagram that is too large is lost without a report.
+    /// Lost without a report.
     Vanishes,
-    /// Datagrams are lost without a report also if they may be cut: the narrow place only lets through or forgets.
+    /// Lost without a report even if it may be fragmented: the narrow link forwards or drops, and
+    /// nothing else.
     IsSwallowed,
-    /// The sender is told, a while later.
+    /// Reported to the sender, a while later.
     IsReported,
-    /// The service knows and refuses it.
+    /// Rejected by the service, which knows the MTU.
     IsRefused,
 }
 
-/// A choice for everything.
+/// A choice for each of these.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Terms {
-    /// The faults of every link.
+    /// Faults of every link.
     pub faults: Faults,
-    /// Largest datagram that passes in one piece, to begin with.
+    /// Initial size of the largest datagram that passes in one piece.
     pub mtu: usize,
-    /// Largest datagram the service takes.
+    /// Largest datagram that the service accepts.
     pub datagram_max: usize,
-    /// Largest one on the command channel, if that is less.
+    /// Largest datagram on the command channel, if less.
     pub command_max: usize,
-    /// Most datagrams in a GSO batch that is sent.
+    /// Maximum number of datagrams in a GSO batch that is sent.
     pub batch_max: usize,
-    /// Bytes of each channel that have arrived and were not polled; more are lost.
+    /// Maximum bytes of each channel that have arrived and were not polled; more are lost.
     pub receive_buffer: usize,
-    /// Both channels of a pair of nodes queue up behind each other; else each has a link of its own.
+    /// Whether both channels of a pair of nodes share one queue; otherwise each has a link of its
+    /// own.
     pub one_queue: bool,
-    /// The fate of datagrams that are too large.
+    /// Fate of datagrams that are too large.
     pub oversize: Oversize,
-    /// The service says that nothing is damaged under way. Faults must agree.
+    /// Whether the service claims that no datagram is damaged. Faults must agree.
     pub safe: bool,
-    /// The probability that datagrams that arrived one behind the other are handed out as a GSO batch.
+    /// Probability that consecutive datagrams are returned as a GSO batch.
     pub coalesce: f64,
-    /// Arrivals become visible only at multiples of it, as with an interface that saves interrupts.
+    /// Interval at which arrivals become visible, as with interrupt moderation.
     pub moderation: Duration,
-    /// So many polls in a row leave out the data channel.
+    /// Number of consecutive polls that skip the data channel.
     pub glances: u32,
-    /// The probability that a send finds no room.
+    /// Probability that a send is rejected for lack of room.
     pub refuse: f64,
-    /// Senders are told when a name is not open.
+    /// Whether senders are told that a name is not open.
     pub answers_refused: bool,
-    /// Senders are told that there is no route while a link is cut.
+    /// Whether senders are told that there is no route while a link is cut.
     pub answers_cut: bool,
 }
 
 impl Default for Terms {
-    /// Kernel UDP on a good Ethernet.
+    /// Returns kernel UDP on a good Ethernet.
     fn default() -> Self {
         Self {
             faults: Faults::default(),
@@ -76,7 +78,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// The default with these faults.
+    /// Returns the default with these faults.
     pub fn with(faults: Faults) -> Self {
         Self {
             faults,
@@ -84,7 +86,7 @@ impl Terms {
         }
     }
 
-    /// Anything.
+    /// Draws anything.
     pub fn random(rng: &mut Rng) -> Self {
         let faults = Faults::random(rng);
         let mtu = rng.pick(&[548, 600, 1_200, 1_472, 4_052, 9_000, 65_507]);

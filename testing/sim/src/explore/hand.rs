@@ -1,19 +1,19 @@
 //! Moves of nodes and packets in an exploration: nothing happens but a step's immediate effects.
 //!
 //! ```text
-//!   Stop(n)        the process is not polled        Delay(a, b)    from a to b nothing arrives
-//!   Go(n)          it is again                      Deliver(b, l)  one thing does, on b's link l
-//!   Time           a while passes for all that      Pass(a, b)     everything does, but on links
-//!                  are not stopped                                 on which something is delayed
-//!                                                   Flow(a, b)     everything does again
+//!   Stop(n)        the process is not polled        Delay(a, b)    packets from a to b are held
+//!   Go(n)          it is polled again               Deliver(b, l)  the next held packet on b's link l arrives
+//!   Time           a while passes for all that      Pass(a, b)     links with held packets keep them,
+//!                  are not stopped                                 the others deliver
+//!                                                   Flow(a, b)     all held packets arrive
 //! ```
 //!
-//! Whatever is neither delayed nor for a stopped node arrives at once: a step that delays costs one
-//! step, and all that is not delayed costs none.
+//! Everything that is neither delayed nor for a stopped node arrives at once: a delay costs one
+//! step, and packets that are not delayed cost none.
 //!
-//! The fingerprint is made of what each node has been through: packets, timers and requests, each with
-//! the time, in the node's own order. A node does the same again when it is given the same, so worlds
-//! whose nodes have been through the same are the same, in whichever order the nodes had their turns.
+//! The fingerprint consists of each node's history: packets, timers and requests, each with its
+//! time, in the node's own order. A node reacts to the same inputs in the same way, so worlds whose
+//! nodes have the same histories are equal, in whichever order the nodes had their turns.
 //!
 //! Owns: the stopped nodes, the delays, the histories.
 
@@ -25,55 +25,56 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// A step that is the same whatever nodes are.
+/// A step that does not depend on the kind of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Move {
-    /// A process is stopped: it is not polled.
+    /// Stops a process: it is no longer polled.
     Stop(NodeId),
-    /// The node goes on.
+    /// Lets the node go on.
     Go(NodeId),
-    /// Nothing from the first to the second arrives for the present.
+    /// Holds everything from the first node to the second.
     Delay(NodeId, NodeId),
-    /// The next on one link of this node, which is delayed, arrives.
+    /// Delivers the next held packet on one link of this node.
     Deliver(NodeId, u32),
-    /// Links on which something is delayed stay behind, and everything else arrives again.
+    /// Leaves links with held packets behind; everything else arrives again.
     Pass(NodeId, NodeId),
-    /// All that is delayed between them arrives.
+    /// Delivers everything held between them.
     Flow(NodeId, NodeId),
-    /// A span goes by in which all nodes that are not stopped do what is due.
+    /// Lets a span pass in which all nodes that are not stopped do what is due.
     Time,
 }
 
-/// The moves of an exploration.
+/// Allowed moves of an exploration.
 #[derive(Clone, Debug)]
 pub struct Moves {
     /// Nodes that may be stopped.
     pub stops: Vec<NodeId>,
     /// Paths that may be delayed.
     pub delays: Vec<(NodeId, NodeId)>,
-    /// So often time may pass,
+    /// Maximum number of [`Move::Time`],
     pub times: usize,
-    /// and so long each time.
+    /// and the span of each.
     pub span: Duration,
 }
 
-/// Moves nodes and packets.
+/// Moves nodes and packets, and records histories.
 #[derive(Debug)]
 pub struct Hand {
     moves: Moves,
     stopped: BTreeSet<NodeId>,
     delayed: BTreeSet<(NodeId, NodeId)>,
-    /// Links that stayed behind: the sender, the receiver, and the number there.
+    /// Links that were left behind: sender, receiver, and the number there.
     behind: BTreeSet<(NodeId, NodeId, u32)>,
     times: usize,
     histories: Vec<u64>,
 }
 
-/// Calls of one node's `progress` in a row, or packets in a row; far above what any test needs.
+/// Maximum number of consecutive calls of one node's `progress`, or of consecutive packets; far
+/// above what any test needs.
 const BUSY_LIMIT: u32 = 100_000;
 
 impl Hand {
-    /// Everything flows.
+    /// Begins without delays and stops.
     pub fn new(moves: Moves, nodes: usize) -> Self {
         Self {
             moves,
@@ -85,12 +86,12 @@ impl Hand {
         }
     }
 
-    /// Is it polled?
+    /// Returns whether the node is polled.
     pub fn is_running(&self, node: NodeId) -> bool {
         !self.stopped.contains(&node)
     }
 
-    /// The moves that can be made now.
+    /// Returns the possible moves.
     pub fn steps<M: Memory>(&self, fabric: &Fabric<M>) -> Vec<Move> {
         let mut steps = Vec::new();
         for node in &self.moves.stops {
@@ -138,7 +139,7 @@ impl Hand {
                 .contains(&(next.from, next.to, next.link.index()))
     }
 
-    /// Does it, and lets happen what follows at once.
+    /// Makes a move, with its immediate effects.
     pub fn take<M: Memory, D: Drive>(
         &mut self,
         step: Move,
@@ -183,7 +184,7 @@ impl Hand {
         self.run(fabric, cluster);
     }
 
-    /// From now on no node is stopped and nothing delayed.
+    /// Ends all stops and delays.
     pub fn let_go<M: Memory, D: Drive>(&mut self, fabric: &Fabric<M>, cluster: &mut Cluster<D>) {
         self.delayed.clear();
         self.behind.clear();
@@ -193,13 +194,13 @@ impl Hand {
         self.run(fabric, cluster);
     }
 
-    /// A node was asked to do something, or has begun a new life: it does what it can.
+    /// Runs a node that was given work, or has begun a new life.
     pub fn asked<D: Drive>(&mut self, node: NodeId, what: impl Hash, cluster: &mut Cluster<D>) {
         self.remember(node, what, cluster);
         progress(node, cluster);
     }
 
-    /// Lets all arrive that is not delayed.
+    /// Delivers everything that is not delayed.
     pub fn run<M: Memory, D: Drive>(&mut self, fabric: &Fabric<M>, cluster: &mut Cluster<D>) {
         for _ in 0..BUSY_LIMIT {
             let free = |next: &UnderWay| !self.is_delayed(next) && self.is_running(next.to);
@@ -211,7 +212,7 @@ impl Hand {
         panic!("packets go to and fro for ever");
     }
 
-    /// Lets time pass, with all that is due on the way.
+    /// Lets time pass, with everything due meanwhile.
     pub fn pass<M: Memory, D: Drive>(
         &mut self,
         span: Duration,
@@ -226,7 +227,7 @@ impl Hand {
             let due: Vec<_> = nodes
                 .filter_map(|node| cluster.node(node)?.deadline())
                 .collect();
-            // A deadline may be rounded by its timer.
+            // A timer may round a deadline.
             let least = cluster.world().now().after(Duration::from_micros(1));
             let Some(next) = due.into_iter().min().map(|next| next.max(least)) else {
                 break;
@@ -245,8 +246,8 @@ impl Hand {
         clock.advance_to(until);
     }
 
-    /// A number that only worlds have in common whose nodes have been through the same.
-    /// `more`: further state that must be the same.
+    /// Returns a number that is equal only for worlds whose nodes have the same histories. `more`:
+    /// further state that must be equal.
     pub fn fingerprint<M: Memory>(&self, fabric: &Fabric<M>, more: impl Hash) -> u128 {
         let half = |salt: u64| {
             let mut hasher = DefaultHasher::new();

@@ -3,20 +3,20 @@
 //! ```text
 //!   begin() --> steps() --> take(step) --> fingerprint() --> seen before? --- yes --> cut off
 //!      ^                        |                                `--- no --> recover(), and once
-//!      |                        `-- panics: a promise is broken              more from begin(),
+//!      |                        `-- panics: a promise is broken              again from begin(),
 //!      `-- each schedule is replayed from its beginning, as                  with one step more
 //!          endpoints cannot be copied
 //! ```
 //!
-//! Schedules are tried by length, so the first that fails is one of the shortest. It is printed, with
-//! the log of its run; [`replay`] runs it again.
+//! Schedules are tried by length, so the first failing one is among the shortest. It is printed
+//! with the log of its run; [`replay`] runs it again.
 //!
-//! A promise is broken when a step or [`World::recover`] panics, as the checkers of this crate do.
+//! A promise is broken if a step or [`World::recover`] panics, as the checkers of this crate do.
 //!
 //! The moves of nodes, packets and time are in [`hand`].
 //!
 //! Owns: schedules and fingerprints.
-//! Cost: one replay for each schedule that is tried, and [`World::recover`] for each new state.
+//! Cost: one replay for each schedule tried, and [`World::recover`] for each new state.
 
 pub mod hand;
 
@@ -30,38 +30,39 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Instant;
 
-/// A world to explore. Equal steps taken from the beginning must lead to equal worlds.
+/// A world to explore. Equal steps from the beginning must lead to equal worlds.
 pub trait World {
-    /// Something that can happen.
+    /// Kind of steps.
     type Step: Clone + PartialEq + Debug + Send + Sync;
 
-    /// The steps that can be taken now.
+    /// Returns the possible steps.
     fn steps(&self) -> Vec<Self::Step>;
 
-    /// Lets it happen, with all that follows from it at once, and panics when a promise is broken.
+    /// Takes a step with its immediate effects; panics if a promise is broken.
     fn take(&mut self, step: &Self::Step);
 
-    /// A number that worlds share only if the same can happen in both from now on.
+    /// Returns a number that is equal for two worlds only if the same can happen in both from now
+    /// on.
     fn fingerprint(&self) -> u128;
 
-    /// Lets all go well from now on until nothing happens any more, and panics when something that
-    /// must end or arrive has not.
+    /// Ends all faults, waits until nothing happens any more, and panics if an operation that must
+    /// end or a message that must arrive has not.
     fn recover(&mut self);
 
-    /// The events so far, for a person.
+    /// Returns the log so far.
     fn log(&self) -> String;
 }
 
-/// A schedule after which a promise was broken.
+/// A schedule that broke a promise.
 #[derive(Clone, Debug)]
 pub struct Failure<S> {
-    /// Its steps.
+    /// Steps of the schedule.
     pub steps: Vec<S>,
-    /// The schedule fails after the steps, when all went well from there on.
+    /// Whether it failed in the recovery after its steps.
     pub settling: bool,
-    /// The promise, and its place in the checkers.
+    /// Broken promise, with the place of the check.
     pub what: String,
-    /// The log of the run.
+    /// Log of the run.
     pub log: String,
 }
 
@@ -83,16 +84,16 @@ impl<S: Debug> fmt::Display for Failure<S> {
     }
 }
 
-/// The result of an exploration.
+/// Result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Report<S> {
-    /// Different states, by the number of steps that lead there.
+    /// Number of distinct states, by the number of steps that lead there.
     pub states: Vec<usize>,
-    /// Schedules that were tried.
+    /// Schedules tried.
     pub tried: u64,
-    /// Orders that led to a state seen before.
+    /// Schedules that led to a known state.
     pub cut_off: u64,
-    /// A shortest schedule that fails.
+    /// A failing schedule, one of the shortest.
     pub failure: Option<Failure<S>>,
 }
 
@@ -110,7 +111,7 @@ impl<S: Debug> fmt::Display for Report<S> {
 
 impl<S: Debug> Report<S> {
     /// # Panics
-    /// When an order has failed; the message is what a person needs.
+    /// If a schedule has failed; the message contains everything a person needs.
     pub fn expect_none(&self) {
         if let Some(failure) = &self.failure {
             panic!("{self}\n{failure}");
@@ -118,8 +119,8 @@ impl<S: Debug> Report<S> {
     }
 }
 
-/// Explores as `make explore` says: `EXPLORE_DEPTH` stands for `depth`, or with a plus for that many steps more, and
-/// `EXPLORE_THREADS` for two threads. Prints what that took.
+/// Explores as `make explore` asks: `EXPLORE_DEPTH` replaces `depth`, or with a plus is added to
+/// it, and `EXPLORE_THREADS` replaces two threads. Prints the costs.
 pub fn run<W: World>(name: &str, begin: impl Fn() -> W + Sync, depth: usize) -> Report<W::Step> {
     let began = Instant::now();
     let asked = std::env::var("EXPLORE_DEPTH").unwrap_or_default();
@@ -133,7 +134,7 @@ pub fn run<W: World>(name: &str, begin: impl Fn() -> W + Sync, depth: usize) -> 
     report
 }
 
-/// Reads how deep to explore: "6" for six steps, "+1" for one more than `default`, else `default`.
+/// Parses the depth: "6" for six steps, "+1" for one more than `default`, otherwise `default`.
 fn depth_of(asked: &str, default: usize) -> usize {
     let (more, number) = match asked.strip_prefix('+') {
         Some(number) => (default, number),
@@ -184,7 +185,7 @@ pub fn explore<W: World>(
     report
 }
 
-/// Runs one schedule; how it fails, if it does. A step that cannot happen is a failure, too.
+/// Runs one schedule; returns its failure, if it fails. An impossible step is a failure, too.
 pub fn replay<W: World>(
     begin: impl Fn() -> W,
     steps: &[W::Step],
@@ -193,7 +194,7 @@ pub fn replay<W: World>(
     Run::of(&begin, steps, true).and_then(Run::recover)
 }
 
-/// A schedule with what can happen after it.
+/// A schedule with the possible next steps.
 type Visited<S> = (Vec<S>, Vec<S>);
 
 struct Search<'a, W: World, F> {
@@ -206,7 +207,7 @@ struct Search<'a, W: World, F> {
 }
 
 impl<W: World, F: Fn() -> W + Sync> Search<'_, W, F> {
-    /// All new states that are one step from those of `frontier`.
+    /// Returns all new states one step beyond those of `frontier`.
     fn level(&self, frontier: &[Visited<W::Step>], threads: usize) -> Vec<Visited<W::Step>> {
         let next = AtomicUsize::new(0);
         let worker = || {
@@ -230,13 +231,13 @@ impl<W: World, F: Fn() -> W + Sync> Search<'_, W, F> {
         })
     }
 
-    /// The log of the steps alone: what goes well afterwards would be most of it.
+    /// Returns the log of the steps alone: the recovery would be most of it.
     fn log(&self, steps: &[W::Step]) -> Option<String> {
         let run = Run::of(self.begin, steps, false).ok()?;
         Some(run.world.log())
     }
 
-    /// Runs a schedule; `None` when it fails or ends in a state that has been seen.
+    /// Runs a schedule; `None` if it fails or ends in a known state.
     fn visit(&self, steps: Vec<W::Step>) -> Option<Visited<W::Step>> {
         self.tried.fetch_add(1, Ordering::Relaxed);
         let visited = Run::of(self.begin, &steps, false).and_then(|run| {
@@ -307,7 +308,7 @@ impl<'a, W: World> Run<'a, W> {
         }
     }
 
-    /// Checks the drop of the world, too.
+    /// Ends a run; checks the drop of the world, too.
     fn end(self) -> Result<(), Box<Failure<W::Step>>> {
         let (steps, log) = (self.steps, String::new());
         caught(|| drop(self.world)).map_err(|what| {
@@ -327,18 +328,18 @@ impl<'a, W: World> Run<'a, W> {
             what,
             log: self.world.log(),
         };
-        // It may be in any state.
+        // The world may be in any state.
         let _ = caught(|| drop(self.world));
         Box::new(failure)
     }
 }
 
 thread_local! {
-    /// Why and where this thread's run failed; `None` outside of runs: then it is printed.
+    /// Message and place of this thread's failure; `None` outside of runs: then it is printed.
     static WHAT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// The message of a panic, with its place.
+/// Runs `run`; returns the message of a panic, with its place.
 fn caught(run: impl FnOnce()) -> Result<(), String> {
     WHAT.set(Some(String::new()));
     let ended = catch_unwind(AssertUnwindSafe(run));
@@ -346,7 +347,7 @@ fn caught(run: impl FnOnce()) -> Result<(), String> {
     ended.map_err(|_| what)
 }
 
-/// Panics inside of runs are kept, all others go where they went before.
+/// Keeps panics within runs, and passes all others to the previous hook.
 fn keep_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -370,7 +371,7 @@ fn keep_panics() {
 mod tests {
     use super::*;
 
-    /// Two counters that may be raised; it is wrong for one to be 3 while the other is 1.
+    /// Two counters that can be incremented; it is wrong if one is 3 while the other is 1.
     #[derive(Default)]
     struct Counters([u8; 2]);
 

@@ -1,7 +1,7 @@
 //! Links of a fabric, to which sessions may move.
 //!
 //! ```text
-//!   offer: an end without a peer, and its address --> call: the other end; up after a round trip
+//!   offer: an end without a peer, and its address --> call: makes the other end; up after a round trip
 //! ```
 
 use super::{Fabric, HostId, Inner, What};
@@ -10,7 +10,8 @@ use mx_proto::port::{LinkDown, MoveRefusal};
 use mx_proto::{LinkId, Memory};
 
 impl<M: Memory> Fabric<M> {
-    /// Lets a node answer at all addresses of the fabric from now on, also those that other nodes have given out.
+    /// Lets a node answer at all addresses of the fabric from now on, including those that other
+    /// nodes have told.
     pub fn set_impostor(&self, node: Option<NodeId>) {
         self.inner.borrow_mut().impostor = node;
     }
@@ -22,13 +23,13 @@ impl<M: Memory> Fabric<M> {
 }
 
 impl<M: Memory> Inner<M> {
-    /// Returns the number of a port's links that are no fabric's.
+    /// Returns the number of a port's links that are not of a fabric.
     pub(crate) fn met(&self, host: HostId) -> usize {
         let ends = self.hosts[host].ends.iter().flatten();
         ends.filter(|end| !end.added).count()
     }
 
-    /// Makes an end for a peer that may call it.
+    /// Makes an end that a peer may call.
     pub(crate) fn offer(&mut self, host: HostId) -> (LinkId, Vec<u8>) {
         let link = self.add_end(host, true, self.world.now());
         if let Some(end) = self.end_mut(host, link) {

@@ -1,10 +1,10 @@
-//! A network on which nothing arrives before it is told to, for a search through all orders.
+//! A network that delivers nothing unless it is told to, for a search through all orders.
 //!
 //! ```text
 //!   put --> inbox, never due --> under_way(): the oldest on each link --> deliver(): due now
 //! ```
 //!
-//! Packets over a link in one direction keep their order, the link's end included. There is no
+//! Packets over a link in one direction keep their order, including the link's end. There is no
 //! latency, and nothing depends on time.
 
 use super::{Fabric, HostId, Inner, What};
@@ -12,30 +12,29 @@ use crate::world::NodeId;
 use mx_proto::{Instant, LinkId, Memory};
 use std::hash::{Hash, Hasher};
 
-/// The oldest that is under way on one link, in one direction.
+/// The oldest event in flight on one link, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnderWay {
-    /// When it was sent: the order of all that ever was.
+    /// Position of its sending among all events.
     pub order: u64,
-    /// Its sender; the receiver itself when its port tells it something.
+    /// Sender; the receiver itself for an event of its own port.
     pub from: NodeId,
-    /// Its receiver.
+    /// Receiver.
     pub to: NodeId,
-    /// The receiver's end.
+    /// Receiver's end of the link.
     pub link: LinkId,
 }
 
-/// The time at which something that is not delivered arrives.
+/// Arrival time of an event that is not delivered.
 pub(super) const NEVER: Instant = Instant(u64::MAX);
 
 impl<M: Memory> Fabric<M> {
-    /// Lets nothing arrive from now on but what is [delivered](Self::deliver). Comes before all
-    /// ports.
+    /// Delivers only what [`Self::deliver`] names from now on. Called before any port is opened.
     pub fn by_hand(&self) {
         self.inner.borrow_mut().by_hand = true;
     }
 
-    /// The next on each link in each direction, in the order in which it was sent.
+    /// Returns the next event on each link in each direction, in order of sending.
     pub fn under_way(&self) -> Vec<UnderWay> {
         let inner = self.inner.borrow();
         let mut oldest: Vec<UnderWay> = Vec::new();
@@ -61,7 +60,7 @@ impl<M: Memory> Fabric<M> {
         oldest
     }
 
-    /// Lets it arrive: the receiver's port finds it with its next poll.
+    /// Delivers an event: the receiver's port finds it in its next poll.
     pub fn deliver(&self, what: UnderWay) {
         let mut inner = self.inner.borrow_mut();
         let now = inner.world.now();
@@ -78,7 +77,7 @@ impl<M: Memory> Fabric<M> {
         inner.hosts[host].inbox = inbox.collect();
     }
 
-    /// Describes something under way: two that look alike do the same to their receiver.
+    /// Hashes an event in flight: events with equal hashes have the same effect on their receiver.
     pub fn describe(&self, what: UnderWay, into: &mut impl Hasher) {
         let inner = self.inner.borrow();
         let host = inner.open_host(what.to);
@@ -90,7 +89,7 @@ impl<M: Memory> Fabric<M> {
         }
     }
 
-    /// Describes all links and all that is under way on them.
+    /// Hashes all links and all events in flight on them.
     pub fn describe_all(&self, into: &mut impl Hasher) {
         let inner = self.inner.borrow();
         for (id, host) in inner.hosts.iter().enumerate().filter(|(_, host)| host.open) {
@@ -125,7 +124,7 @@ impl<M: Memory> Inner<M> {
 }
 
 impl What {
-    /// Bodies count by their length: nothing in an endpoint depends on what is in them.
+    /// Bodies are hashed by their length: an endpoint does not depend on their contents.
     fn describe(&self, into: &mut impl Hasher) {
         std::mem::discriminant(self).hash(into);
         match self {
@@ -134,7 +133,8 @@ impl What {
             Self::Piece { header, bytes } => {
                 header.hash(into);
                 match bytes {
-                    // Sessions, names and keys are in there, and the handshakes of layers above.
+                    // These bodies contain sessions, names and keys, and the handshakes of layers
+                    // above.
                     bytes if bytes.len() <= SMALL => bytes.hash(into),
                     bytes => bytes.len().hash(into),
                 }
@@ -143,5 +143,5 @@ impl What {
     }
 }
 
-/// Bodies up to this many bytes are compared byte by byte.
+/// Maximum length of bodies that are hashed byte by byte.
 const SMALL: usize = 256;

@@ -1,12 +1,12 @@
-//! A reliable network: links between ports that keep order, fill up, break and come back.
+//! A reliable network: links between ports that keep order, fill up, break and are made again.
 //!
 //! ```text
 //!   host A                                                     host B
-//!    links: End ---- pipe: bytes under way, last arrival ----> inbox (time, order) --> SimPort::poll
-//!           End <--- room comes back when B has taken a piece --- End
+//!    links: End ---- pipe: bytes in flight, last arrival ---> inbox (time, order) --> SimPort::poll
+//!           End <--- room returns when B has read a piece ----- End
 //! ```
 //!
-//! Owns: the names that are open, both ends of every link, everything under way.
+//! Owns: the open names, both ends of every link, everything in flight.
 
 mod added;
 mod by_hand;
@@ -26,7 +26,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The network; clones are the same one.
+/// Handle of the network; clones refer to the same network.
 pub struct Fabric<M> {
     pub(crate) inner: Rc<RefCell<Inner<M>>>,
 }
@@ -45,7 +45,7 @@ impl<M> std::fmt::Debug for Fabric<M> {
     }
 }
 
-/// Makes a second handle of the same memory, so that a port can read it later.
+/// Function that makes a second handle of the same memory, so that a port can read it later.
 pub type Share<M> = fn(&M) -> M;
 
 pub(crate) struct Inner<M> {
@@ -55,25 +55,25 @@ pub(crate) struct Inner<M> {
     pub(crate) hosts: Vec<Host>,
     names: HashMap<(NicId, EndpointId), HostId>,
     registered: HashMap<u64, (HostId, M)>,
-    /// Reads of registered memory that have been asked for: by host, link and token.
+    /// Pending reads of registered memory, by host, link and token.
     pub(crate) reads: HashMap<(HostId, LinkId, u64), Read<M>>,
     /// Pairs of nodes that cannot reach each other, the smaller number first.
     cuts: HashSet<(NodeId, NodeId)>,
-    /// The number of the next arrival, token or key.
+    /// Number of the next arrival, token or key.
     serial: u64,
-    /// Changes other names of the same ports to those that these have.
+    /// Maps other names of ports to their own.
     pub(crate) rename: fn(Target) -> Target,
-    /// Nothing arrives by itself.
+    /// Whether nothing arrives by itself.
     by_hand: bool,
-    /// Hears all packets that are sent whole.
+    /// Listener to packets that are sent whole.
     tap: Option<Tap>,
     /// Node that answers at all addresses of the fabric.
     impostor: Option<NodeId>,
-    /// No node answers there.
+    /// Whether no node answers there.
     mute: bool,
 }
 
-/// A listener to all packets that are sent whole.
+/// Listener to all packets that are sent whole.
 pub type Tap = Box<dyn FnMut(&HeaderBytes, &[u8])>;
 
 /// Number of a port since the network was made; never reused.
@@ -82,11 +82,11 @@ pub(crate) type HostId = usize;
 /// An open port.
 pub(crate) struct Host {
     pub(crate) node: NodeId,
-    /// Its interface, where machines have no addresses.
+    /// Interface of the host, if machines have no addresses.
     nic: NicId,
     name: EndpointId,
     pub(crate) profile: Profile,
-    /// False: the port has been dropped or its host is gone.
+    /// False once the port was dropped or its host has died.
     pub(crate) open: bool,
     inbox: BinaryHeap<Timed>,
     ends: Vec<Option<End>>,
@@ -98,29 +98,29 @@ pub(crate) struct Host {
 pub(crate) struct End {
     pub(crate) accepted: bool,
     pub(crate) up: bool,
-    /// Nothing gets through any more, and the ends have not noticed yet.
+    /// Whether nothing gets through any more, and the ends have not noticed yet.
     dark: bool,
     pub(crate) peer: Option<(HostId, LinkId)>,
-    /// The link was made beside another one.
+    /// Whether the link was made beside another one.
     pub(crate) beside: bool,
-    /// The link is one of a fabric, to which a session may move.
+    /// Whether the link is of a fabric, to which a session may move.
     pub(crate) added: bool,
-    /// The address it comes from, or leads to, where nodes have some.
+    /// Address from which it comes, or to which it leads, if nodes have addresses.
     pub(crate) from: Option<NicId>,
-    /// Bytes sent and not taken in by the peer.
+    /// Bytes sent and not read by the peer.
     pub(crate) under_way: usize,
-    /// The arrival time of the last piece sent: nothing may overtake it.
+    /// Arrival time of the last piece sent: no later piece may overtake it.
     last_arrival: Instant,
     busy_until: Instant,
-    /// "No room" has been said and "writable" has not.
+    /// Whether a send was rejected and "writable" has not been reported since.
     pub(crate) blocked: bool,
-    /// Bytes of a packet taken in part that are still to come.
+    /// Bytes of a partly accepted packet that are still to come.
     pub(crate) partial: Option<usize>,
-    /// The packet that is arriving.
+    /// Packet that is arriving.
     pub(crate) assembly: Option<Assembly>,
 }
 
-/// A packet of which not all has arrived.
+/// A packet that has not arrived completely.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     pub(crate) header: HeaderBytes,
@@ -129,7 +129,7 @@ pub(crate) struct Assembly {
     pub(crate) into: Into,
 }
 
-/// Where the body of an arriving packet goes.
+/// Destination of an arriving packet's body.
 #[derive(Debug)]
 pub(crate) enum Into {
     Undecided,
@@ -138,7 +138,7 @@ pub(crate) enum Into {
     Nowhere,
 }
 
-/// Something that reaches a host.
+/// An event that reaches a host.
 pub(crate) struct Timed {
     at: Instant,
     order: u64,
@@ -158,7 +158,7 @@ pub(crate) enum What {
     RemoteRead {
         token: u64,
     },
-    /// A link that has not been bound by now goes.
+    /// Time-out of a link that has not been bound.
     Unbound,
 }
 
@@ -169,7 +169,7 @@ pub(crate) struct Read<M> {
     pub(crate) into: M,
     pub(crate) at: usize,
     pub(crate) len: usize,
-    /// Nothing more is read.
+    /// Whether the read has been stopped.
     pub(crate) stopped: bool,
 }
 
@@ -188,15 +188,15 @@ impl PartialOrd for Timed {
 }
 
 impl Ord for Timed {
-    /// The earliest is the greatest, as the heap wants it.
+    /// A heap's greatest element comes first, so the order is reversed.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }
 }
 
 impl<M: Memory> Fabric<M> {
-    /// An empty network. With `share`, ports read bodies they hold as late as they may, straight
-    /// from the sender's memory, and can read peers' memory; without, they copy at once.
+    /// Makes an empty network. With `share`, ports read held bodies as late as they may, straight
+    /// from the sender's memory, and can read peers' memory; without it they copy at once.
     pub fn new(world: &World, share: Option<Share<M>>) -> Self {
         let inner = Inner {
             world: world.clone(),
@@ -219,17 +219,17 @@ impl<M: Memory> Fabric<M> {
         }
     }
 
-    /// Lets ports be called under other names as well, which `rename` changes to theirs.
+    /// Lets ports be called by other names as well, which `rename` maps to their own.
     pub fn rename(&self, rename: fn(Target) -> Target) {
         self.inner.borrow_mut().rename = rename;
     }
 
-    /// The world it is in.
+    /// Returns the world of the network.
     pub fn world(&self) -> World {
         self.inner.borrow().world.clone()
     }
 
-    /// Lets `tap` hear all packets that are sent whole from now on.
+    /// Passes all packets that are sent whole from now on to `tap`.
     pub fn set_tap(&self, tap: Tap) {
         self.inner.borrow_mut().tap = Some(tap);
     }
@@ -259,19 +259,20 @@ impl<M: Memory> Fabric<M> {
         }
     }
 
-    /// Delays all that is under way on one of the links that a node has beside others, and what is sent there next.
+    /// Delays everything in flight on one of a node's links beside others, and packets sent there
+    /// next.
     pub fn delay_beside(&self, node: NodeId, nth: usize, span: Duration) {
         let mut inner = self.inner.borrow_mut();
         let beside = inner.links_beside(node);
         inner.delay(beside[nth % beside.len()], span);
     }
 
-    /// Whether a node has links beside others.
+    /// Returns whether a node has links beside others.
     pub fn has_beside(&self, node: NodeId) -> bool {
         !self.inner.borrow().links_beside(node).is_empty()
     }
 
-    /// Returns the number of links that a node does not have beside others.
+    /// Returns the number of a node's links that are not beside others.
     pub fn links_met(&self, node: NodeId) -> usize {
         let inner = self.inner.borrow();
         let mut links = inner.links_between(|x, _| x == node);
@@ -279,7 +280,7 @@ impl<M: Memory> Fabric<M> {
         links.len()
     }
 
-    /// Breaks the links of a node that it does not have beside others.
+    /// Breaks the links of a node that are not beside others.
     pub fn break_met(&self, node: NodeId) {
         let mut inner = self.inner.borrow_mut();
         for (host, link) in inner.links_between(|x, _| x == node) {
@@ -289,7 +290,7 @@ impl<M: Memory> Fabric<M> {
         }
     }
 
-    /// Breaks one of the links that a node has beside others.
+    /// Breaks one of a node's links beside others.
     pub fn break_beside(&self, node: NodeId, nth: usize) {
         let mut inner = self.inner.borrow_mut();
         let beside = inner.links_beside(node);
@@ -297,7 +298,7 @@ impl<M: Memory> Fabric<M> {
         inner.break_link(host, link, LinkDown::Reset);
     }
 
-    /// The node's power fails: its ports are gone without a word. Peers notice by silence.
+    /// Fails the node's power: its ports disappear without a notice. Peers notice by silence.
     pub fn power_off(&self, node: NodeId) {
         let mut inner = self.inner.borrow_mut();
         inner.darken(|x, y| x == node || y == node);
@@ -310,7 +311,7 @@ impl<M: Memory> Fabric<M> {
 }
 
 impl<M: Memory> Inner<M> {
-    /// Opens a port. `None` when the name is taken.
+    /// Opens a port. `None` if the name is in use.
     pub(crate) fn open(
         &mut self,
         node: NodeId,
@@ -338,7 +339,7 @@ impl<M: Memory> Inner<M> {
         Some(host)
     }
 
-    /// A port is gone: its name is free, its links break.
+    /// Closes a port: its name is free, its links break.
     pub(crate) fn shut(&mut self, host: HostId, tell: bool) {
         if !std::mem::replace(&mut self.hosts[host].open, false) {
             return;
@@ -420,7 +421,7 @@ impl<M: Memory> Inner<M> {
             .collect()
     }
 
-    /// The links that a node has beside others.
+    /// Returns the links that a node has beside others.
     fn links_beside(&self, node: NodeId) -> Vec<(HostId, LinkId)> {
         let mut all = self.links_between(|x, _| x == node);
         all.retain(|(host, link)| {

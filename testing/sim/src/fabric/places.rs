@@ -1,7 +1,7 @@
-//! Ports in the places of their nodes: names, and the addresses that links come from.
+//! Ports at their nodes' places: names, and the source addresses of links.
 //!
 //! ```text
-//!   (any address, number) --> port, unless a translator stands before it
+//!   (any address, number) --> port, unless it is behind a translator
 //!   link  <-- an address of its machine, always the same for one destination; or the translator's
 //! ```
 
@@ -12,8 +12,8 @@ use mx_proto::port::LinkDown;
 use mx_proto::{EndpointId, LinkId, Memory, NicId};
 
 impl<M: Memory> Fabric<M> {
-    /// The node's machine gets other addresses. Its links end: at once, or, if `silent`, when both ends
-    /// have noticed that nothing comes any more.
+    /// Gives the node's machine other addresses. Its links end: at once, or, if `silent`, when both
+    /// ends have noticed the silence.
     pub fn move_to(&self, node: NodeId, addresses: Vec<NicId>, silent: bool) {
         let mut inner = self.inner.borrow_mut();
         inner.world.set_addresses(node, addresses);
@@ -38,7 +38,7 @@ impl<M: Memory> Fabric<M> {
 }
 
 impl<M: Memory> Inner<M> {
-    /// The names under which a port can be called.
+    /// Returns the names under which a port can be called.
     pub(super) fn names_of(
         &self,
         node: NodeId,
@@ -55,7 +55,7 @@ impl<M: Memory> Inner<M> {
         names.collect()
     }
 
-    /// The addresses of that port's machine.
+    /// Returns the addresses of that port's machine.
     pub(crate) fn addresses(&self, host: HostId) -> Vec<NicId> {
         let Host { node, nic, .. } = &self.hosts[host];
         let addresses = self.world.addresses(*node);
@@ -66,7 +66,7 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// The address that links to `to` come from; none where machines have no addresses.
+    /// Returns the source address of links to `to`; `None` if machines have no addresses.
     pub(super) fn leaves_from(&self, host: HostId, to: NicId) -> Option<NicId> {
         let home = self.world.home(self.hosts[host].node);
         let addresses = &home.addresses;
@@ -74,8 +74,8 @@ impl<M: Memory> Inner<M> {
         home.translator.or_else(|| own.copied())
     }
 
-    /// The other end of a link, as that port sees it. Nodes on its own machine, which they call with
-    /// any address, have the name that the machine has for itself.
+    /// Returns the other end of a link, as that port sees it. Nodes on its own machine, which any
+    /// of its addresses reaches, have the name that the machine uses for itself.
     pub(crate) fn seen(&self, host: HostId, link: LinkId) -> LinkOrigin {
         let end = self.end(host, link);
         let peer = end.and_then(|end| Some(end.peer?.0));

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   ship --> pieces, each after the one before it --> put: inbox of the other side --> take
-//!   taken: the receiver has it, the sender has room again --> Writable
+//!   taken: the receiver has read it, the sender has room again --> Writable
 //! ```
 //!
-//! All pieces in one direction of a link keep their order, "down" included.
+//! All pieces in one direction of a link keep their order, including "down".
 
 use super::by_hand::NEVER;
 use super::{HostId, Inner, Read, Timed, What};
@@ -28,7 +28,7 @@ impl<M: Memory> Inner<M> {
             return Ok(link);
         };
         if !self.by_hand && to.route == Route::AUTO && link.index() % FALLBACKS == 1 {
-            // Not drawn, so that seeds that once failed still run as they did.
+            // Not drawn, so that seeds that once failed still run the same.
             self.put(
                 now.after(round),
                 host,
@@ -41,7 +41,7 @@ impl<M: Memory> Inner<M> {
         Ok(link)
     }
 
-    /// Starts another link to the host at the other end of one.
+    /// Starts another link to the host at the other end of a link.
     pub(crate) fn connect_beside(
         &mut self,
         host: HostId,
@@ -66,7 +66,8 @@ impl<M: Memory> Inner<M> {
         Ok(beside)
     }
 
-    /// Makes the other end of a link, which is up after a round trip, unless the two nodes cannot reach each other.
+    /// Makes the other end of a link, which is up after a round trip, unless the two nodes cannot
+    /// reach each other.
     pub(super) fn join(
         &mut self,
         host: HostId,
@@ -108,7 +109,7 @@ impl<M: Memory> Inner<M> {
         self.serial
     }
 
-    /// Something will reach `host` at `at`.
+    /// Puts an event into the inbox of `host`, for the time `at`.
     pub(crate) fn put(&mut self, at: Instant, host: HostId, link: LinkId, what: What) {
         if !self.hosts[host].open {
             return;
@@ -126,7 +127,7 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// The oldest piece that has reached `host` by now.
+    /// Takes the oldest event that has reached `host` by now.
     pub(crate) fn take(&mut self, host: HostId) -> Option<Timed> {
         let now = self.world.now();
         let inbox = &mut self.hosts[host].inbox;
@@ -145,7 +146,7 @@ impl<M: Memory> Inner<M> {
             .is_some_and(|next| next.at <= now)
     }
 
-    /// Sends bytes on their way, in pieces. The caller has checked that there is room.
+    /// Sends bytes in pieces. The caller has checked that there is room.
     pub(crate) fn ship(
         &mut self,
         host: HostId,
@@ -186,7 +187,7 @@ impl<M: Memory> Inner<M> {
         self.may_die(host, link);
     }
 
-    /// When `len` more bytes will be at the other side. `None`: never.
+    /// Returns the arrival time of `len` more bytes; `None` if they never arrive.
     fn schedule(&mut self, host: HostId, link: LinkId, len: usize) -> Option<Instant> {
         let now = self.world.now();
         let travel = self.travel(host);
@@ -205,7 +206,7 @@ impl<M: Memory> Inner<M> {
         Some(end.last_arrival)
     }
 
-    /// `host` has taken in `len` bytes of `link`: the sender has room again.
+    /// Records that `host` has read `len` bytes of `link`: the sender has room again.
     pub(crate) fn taken(&mut self, host: HostId, link: LinkId, len: usize) {
         let now = self.world.now();
         let back = self.travel(host);
@@ -229,7 +230,8 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// Lets the other side know that the link is over; what is under way comes first if `flush`.
+    /// Reports to the other side that the link has ended; with `flush`, behind everything in
+    /// flight.
     pub(crate) fn tell_peer_down(
         &mut self,
         host: HostId,
@@ -255,7 +257,7 @@ impl<M: Memory> Inner<M> {
         self.put(at, peer, peer_link, What::Down(reason));
     }
 
-    /// The link breaks for both sides; each hears of it from its own port.
+    /// Breaks the link for both sides; each gets an event from its own port.
     pub(crate) fn break_link(&mut self, host: HostId, link: LinkId, reason: LinkDown) {
         self.tell_peer_down(host, link, reason, false);
         let now = self.world.now();
@@ -265,7 +267,7 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// Silence on all links between nodes that `wanted` says yes to.
+    /// Silences all links between nodes for which `wanted` returns true.
     pub(super) fn darken(&mut self, wanted: impl Fn(NodeId, NodeId) -> bool) {
         let now = self.world.now();
         for (host, link) in self.links_between(wanted) {
@@ -273,7 +275,7 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// Silence on one end of a link.
+    /// Silences one end of a link.
     fn darken_end(&mut self, host: HostId, link: LinkId, now: Instant) {
         let keepalive = self.hosts[host].profile.keepalive;
         let Some(end) = self.end_mut(host, link) else {
@@ -296,7 +298,7 @@ impl<M: Memory> Inner<M> {
         );
     }
 
-    /// Delays all that is under way on a link, in both directions; what is sent next comes behind it.
+    /// Delays everything in flight on a link, in both directions; later packets come behind it.
     pub(super) fn delay(&mut self, (host, link): (HostId, LinkId), span: Duration) {
         let now = self.world.now();
         let peer = self.end(host, link).and_then(|end| end.peer);
@@ -315,7 +317,7 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// Now and then a link beside another one breaks, or falls silent.
+    /// Breaks or silences a link beside another one from time to time.
     fn may_die(&mut self, host: HostId, link: LinkId) {
         let dies = self.hosts[host].profile.beside_dies;
         let end = self.end(host, link).filter(|end| end.beside && !end.dark);
@@ -363,7 +365,7 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// Carries a read out, as late as it may be. `None`: it was recalled.
+    /// Carries out a read, as late as possible. Returns `None` if it was recalled.
     pub(crate) fn finish_read(&mut self, host: HostId, link: LinkId, token: u64) -> Option<bool> {
         let Read {
             key,
@@ -374,7 +376,7 @@ impl<M: Memory> Inner<M> {
             stopped,
         } = self.reads.remove(&(host, link, token))?;
         let connected = self.hosts[host].profile.refusal_ends_link;
-        // And whatever else may go wrong with one.
+        // Reads may fail for other reasons, too.
         let stopped = stopped || connected && self.rng.chance(0.2);
         let end = self.end(host, link)?;
         if stopped {
@@ -415,6 +417,6 @@ impl<M: Memory> Inner<M> {
     }
 }
 
-/// Number of links that ask for no route in particular, of which one is told to take this one.
+/// Each such number of links without a requested route, one gets a fallback as its route.
 const FALLBACKS: u32 = 7;
 const FALLBACK: Route = Route(1);

@@ -1,16 +1,16 @@
-//! A node that plays against introductions.
+//! A node that attacks introductions.
 //!
 //! ```text
 //!   overheard --> Gang: packets of all introductions --.      it calls others, and others call it
 //!        |                                             v                 |
-//!        |   turn: claim a name, a life, a session, replay, prove, flood answer: claim, replay, lie, pass on
+//!        |   turn: claim a name, a life, a session, replay, prove, flood answer: claim, replay, forge, relay
 //!        `-> at once: the same call from here
 //! ```
 //!
-//! The node holds to no rule but those of the port. Once it is let in, under whatever name, it sends a message
-//! that says what node it really is (see [`MARK`]), so that the receiver can judge the name.
+//! The node keeps no rule except those of the port. Once it is accepted, under any name, it sends a
+//! message with its true number (see [`MARK`]), so that the receiver can check the name.
 //!
-//! The effects on others are checked by [`Siege`](crate::node::Siege).
+//! [`Siege`](crate::node::Siege) checks the effects on others.
 
 pub mod packets;
 
@@ -35,26 +35,26 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bits of the messages by which hostile nodes name themselves. Their bodies begin with the number of
-/// the node.
+/// Match bits of the messages by which hostile nodes identify themselves. Their bodies begin with
+/// the number of the node.
 pub const MARK: u64 = 3 << 62;
 
-/// The common knowledge of attackers.
+/// Common knowledge of the attackers.
 #[derive(Debug, Default)]
 pub struct Gang {
-    /// Packets of introductions that have been sent anywhere, the oldest first.
+    /// Packets of introductions sent anywhere, oldest first.
     heard: VecDeque<Packet>,
-    /// The last call that has been heard.
+    /// Latest call.
     call: Option<Packet>,
-    /// Worlds and nodes that want to know of it at once.
+    /// Worlds and nodes that are woken by a call.
     members: Vec<(World, NodeId)>,
 }
 
-/// So many are remembered.
+/// Maximum number of remembered packets.
 const HEARD_MAX: usize = 256;
 
 impl Gang {
-    /// A packet was sent somewhere.
+    /// Records a packet that was sent somewhere.
     pub fn hear(&mut self, header: &HeaderBytes, body: &[u8]) {
         let kind = Header::parse(header).map(|header| header.kind);
         let introduces = matches!(
@@ -83,22 +83,22 @@ impl Gang {
     }
 }
 
-/// A link, from this node's end.
+/// A link, seen from this node's end.
 #[derive(Debug, Default)]
 struct Known {
     /// The link can carry packets.
     up: bool,
-    /// The name that was called there.
+    /// Name that was called on it.
     to: Option<(NicId, EndpointId)>,
-    /// The last hello said there.
+    /// Last hello received on it.
     said: Vec<u8>,
-    /// Packets from there are passed on to that link.
+    /// Link to which packets from this one are relayed.
     relay: Option<LinkId>,
     /// Packets that wait until it is up.
     waiting: Vec<Packet>,
 }
 
-/// The node.
+/// A hostile node.
 pub struct Hostile<P> {
     id: NodeId,
     port: P,
@@ -107,25 +107,25 @@ pub struct Hostile<P> {
     rng: Rng,
     book: Rc<RefCell<Book>>,
     gang: Rc<RefCell<Gang>>,
-    /// Nodes below this number are honest.
+    /// First number of the hostile nodes.
     honest: usize,
-    /// A secret other than that of the site.
+    /// A secret other than the site's.
     secret: Option<Secret>,
     links: BTreeMap<LinkId, Known>,
     pause: Duration,
     next_turn: Instant,
-    /// The last call of another that it knows of.
+    /// Latest call of another node that it knows.
     call: Option<Packet>,
     over: bool,
-    /// All it does is to pass calls on to that node, and back.
+    /// Node to which calls are relayed, if the node does nothing else.
     relay: Option<NodeId>,
 }
 
-/// Links that one has at most; beyond that the oldest goes.
+/// Maximum number of links; beyond that the oldest is closed.
 const LINKS_MAX: usize = 120;
 
 impl<P: Port<Buffer>> Hostile<P> {
-    /// Node `id` attacks those below `honest`, with a turn about every `pause`.
+    /// Makes node `id`, which attacks those below `honest`, about once every `pause`.
     pub fn new(
         world: &World,
         (book, gang): (&Rc<RefCell<Book>>, &Rc<RefCell<Gang>>),
@@ -154,7 +154,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         }
     }
 
-    /// From now on it does nothing but pass calls on to that node, and back what is answered there.
+    /// Makes it relay calls to that node, and the answers back, and nothing else.
     #[must_use]
     pub fn relaying_to(mut self, node: NodeId) -> Self {
         self.relay = Some(node);
@@ -183,7 +183,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         (nic, self.world.number(node))
     }
 
-    /// A nonce of another's, or one that no node has.
+    /// Returns a nonce of another node, or one that no node has.
     fn any_nonce(&mut self) -> [u8; 16] {
         let kind = self.rng.pick(&[Kind::Connect, Kind::Connect, Kind::Reply]);
         let heard = self.gang.borrow().any(&mut self.rng, Some(kind));
@@ -192,7 +192,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         self.rng.pick(&[guess, stolen.unwrap_or(guess)])
     }
 
-    /// A hello that a node may have said, or not.
+    /// Makes a hello that a node may have sent, or not.
     fn claim(&mut self, to: Option<(NicId, EndpointId)>) -> Says {
         let victim = self.rng.index(self.honest);
         let lives: Vec<SessionId> = {
@@ -239,7 +239,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         let target = Target {
             nic,
             endpoint,
-            // Any but the first, from which calls are sent elsewhere now and then.
+            // Any route except the first, from which calls may get a fallback.
             route: Route(1),
         };
         let link = self.port.connect(target, self.clock.now()).ok()?;
@@ -275,13 +275,13 @@ impl<P: Port<Buffer>> Hostile<P> {
         self.send(link, &packet(Kind::Connect, word, 0, 0, body));
     }
 
-    /// Names itself in a message.
+    /// Identifies itself in a message.
     fn reveal(&mut self, link: LinkId) {
         let body = (self.id as u64).to_le_bytes().to_vec();
         self.send(link, &packet(Kind::Eager, MARK, body.len() as u32, 0, body));
     }
 
-    /// Says that a session of another's is its.
+    /// Claims another node's session as its own.
     fn claim_session(&mut self, link: LinkId) {
         let to = self.rng.index(self.honest);
         let (called, _) = self.name_of(to);
@@ -293,7 +293,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         self.send(link, &packet(Kind::Claim, 0, 0, 0, body));
     }
 
-    /// Another has called a node: the same call comes from here, perhaps before it.
+    /// Repeats another node's call, perhaps before it arrives.
     fn repeat(&mut self) -> bool {
         let call = self.gang.borrow().call.clone();
         if call == self.call || !self.has_turns() {
@@ -315,7 +315,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         true
     }
 
-    /// Says anything.
+    /// Sends any packet.
     fn speak(&mut self, link: LinkId) {
         let any = self.rng.bits();
         match self.rng.below(100) {
@@ -389,7 +389,7 @@ impl<P: Port<Buffer>> Hostile<P> {
             self.send(link, &packet);
         }
         if !relays {
-            // The others wait for a call that can be repeated.
+            // Other hostile nodes wait for a call that can be repeated.
             if self.rng.chance(0.7) {
                 self.connect_as(link);
             } else if self.rng.chance(0.3) {
@@ -398,7 +398,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         }
     }
 
-    /// Passes a packet on. A node there that accepts it has perhaps taken this node for another.
+    /// Relays a packet. A node that accepts it has perhaps taken this node for another.
     fn pass_on(&mut self, link: LinkId, to: LinkId, packet: &Packet) {
         match self.links.get_mut(&to) {
             Some(known) if !known.up => known.waiting.push(packet.clone()),
@@ -480,7 +480,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         }
     }
 
-    /// Passes packets of a link on to another node, and its answers back.
+    /// Begins to relay packets of a link to another node, and its answers back.
     fn begin_relay(&mut self, link: LinkId, to: NodeId, packet: &Packet) {
         let Some(on) = self.call(to) else { return };
         for (one, other) in [(link, on), (on, link)] {

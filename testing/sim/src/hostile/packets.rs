@@ -1,29 +1,29 @@
-//! Packets of introductions as any node can make them, true and untrue.
+//! Packets of introductions that any node can make, true or false.
 
 use mx_proto::port::HeaderBytes;
 use mx_proto::secret::{Binding, ProofTranscript, Purpose, Role, Secret};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{EndpointId, Identity, NicId};
 
-/// A header and its body.
+/// Header and body.
 pub type Packet = (HeaderBytes, Vec<u8>);
 
-/// The contents of a hello.
+/// Contents of a hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Says {
-    /// Its sender.
+    /// Identity of the sender.
     pub who: Identity,
-    /// Its receiver.
+    /// Interface and number of the receiver.
     pub to: (NicId, EndpointId),
-    /// The endpoint's key.
+    /// Key of the endpoint.
     pub key: u32,
-    /// The sender's number of the session.
+    /// Number of the session at the sender.
     pub epoch: u16,
-    /// The number of the call, which proofs are about.
+    /// Nonce of the call, which proofs cover.
     pub nonce: [u8; 16],
 }
 
-/// A hello, as the body of a Connect or Reply.
+/// Makes a hello, the body of a Connect or Reply.
 pub fn hello(says: &Says) -> Vec<u8> {
     let mut bytes = vec![0; HELLO_LEN];
     bytes[0..4].copy_from_slice(b"MXs1");
@@ -39,19 +39,19 @@ pub fn hello(says: &Says) -> Vec<u8> {
     bytes
 }
 
-/// The nonce in a hello that was heard.
+/// Returns the nonce in a received hello.
 pub fn nonce_of(hello: &[u8]) -> Option<[u8; 16]> {
     hello.get(48..64)?.try_into().ok()
 }
 
-/// The receiver that a hello names.
+/// Returns the receiver that a hello names.
 pub fn receiver_of(hello: &[u8]) -> Option<(NicId, EndpointId)> {
     let nic = u64::from_le_bytes(hello.get(32..40)?.try_into().ok()?);
     let number = u32::from_le_bytes(hello.get(40..44)?.try_into().ok()?);
     Some((NicId(nic), EndpointId(number)))
 }
 
-/// The body of a Claim: the receiver's session with that number is the sender's, too.
+/// Makes the body of a Claim: the receiver's session with that number is the sender's, too.
 pub fn claim(number: u64, called: NicId, proof: [u8; 16]) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     for _ in 0..2 {
@@ -61,12 +61,12 @@ pub fn claim(number: u64, called: NicId, proof: [u8; 16]) -> Vec<u8> {
     bytes
 }
 
-/// The number of the session in a claim that was heard.
+/// Returns the session number in a received claim.
 pub fn number_of(claim: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(claim.get(..8)?.try_into().ok()?))
 }
 
-/// The body of a Challenge with that secret, as an answer to that hello.
+/// Makes the body of a Challenge with that secret, as the answer to that hello.
 pub fn challenge(says: &Says, said: &[u8], secret: &Secret, binding: Binding) -> Vec<u8> {
     let mut bytes = vec![0; SAID_LEN];
     bytes[0..8].copy_from_slice(&says.who.nic.0.to_le_bytes());
@@ -78,7 +78,7 @@ pub fn challenge(says: &Says, said: &[u8], secret: &Secret, binding: Binding) ->
     bytes
 }
 
-/// The answer to that.
+/// Makes the answer to a challenge.
 pub fn answer(said: &[u8], challenge: &[u8], secret: &Secret, binding: Binding) -> Vec<u8> {
     let asked = &challenge[..SAID_LEN.min(challenge.len())];
     prove(Role::Caller, said, asked, secret, binding)
@@ -86,7 +86,7 @@ pub fn answer(said: &[u8], challenge: &[u8], secret: &Secret, binding: Binding) 
 
 fn prove(role: Role, said: &[u8], asked: &[u8], secret: &Secret, binding: Binding) -> Vec<u8> {
     let mut caller = said.to_vec();
-    // The key is no part of what is proven.
+    // The proof does not cover the key.
     if let Some(key) = caller.get_mut(8..12) {
         key.fill(0);
     }
@@ -99,17 +99,17 @@ fn prove(role: Role, said: &[u8], asked: &[u8], secret: &Secret, binding: Bindin
     secret.prove(role, &words).to_vec()
 }
 
-/// A packet with nothing else in its header.
+/// Makes a packet without further header fields.
 pub fn packet(kind: Kind, word: u64, length: u32, aux: u32, body: Vec<u8>) -> Packet {
     let mut header = Header::new(kind, word, length);
     (header.aux, header.body_len) = (aux, body.len() as u32);
     (header.emit(), body)
 }
 
-/// The kind of a packet, if it is one.
+/// Returns the kind of a packet, if it is valid.
 pub fn kind_of(packet: &Packet) -> Option<Kind> {
     Header::parse(&packet.0).map(|header| header.kind)
 }
 
-/// Length of the part of a Challenge that the answer is about.
+/// Length of the part of a Challenge that the answer covers.
 const SAID_LEN: usize = 40;

@@ -1,8 +1,9 @@
-//! Deciding about a message at leisure, as an application's handler outside of the endpoint does.
+//! Deferred decisions about messages, as an application's handler outside of the endpoint makes
+//! them.
 //!
 //! ```text
-//!   Judge: Defer --> next_deferred ... turns go on, nothing is taken in ... --> decide
-//!                    `-- None: the bytes of what was offered are fetched first
+//!   Judge: Defer --> next_deferred ... turns go on, no message is processed ... --> decide
+//!                    `-- None: the bytes of an announced message are fetched first
 //! ```
 
 use super::{FOR_HANDLER, Mood, Node};
@@ -12,7 +13,7 @@ use crate::owner::Reports;
 use mx_proto::port::Port;
 use mx_proto::{Decision, Deferred, Instant};
 
-/// A message that is being thought about.
+/// A message whose decision is deferred.
 #[derive(Debug)]
 pub(super) struct Thought {
     message: Deferred,
@@ -20,7 +21,7 @@ pub(super) struct Thought {
 }
 
 impl<P: Port<Buffer>> Node<P> {
-    /// Decides what has been thought about for long enough, and takes up the next one.
+    /// Makes decisions that are due, and takes up the next message.
     pub(super) fn deliberate(&mut self) -> bool {
         let now = self.world.now();
         if let Some(thought) = self.thought.take_if(|thought| thought.until <= now) {
@@ -39,7 +40,7 @@ impl<P: Port<Buffer>> Node<P> {
             self.thought = Some(Thought { message, until });
             return true;
         }
-        // Those that went into receives; the others' bytes are on their way.
+        // Those that went into receives; the bytes of the others are on their way.
         self.endpoint.undecided() < undecided
     }
 
@@ -66,7 +67,7 @@ impl<P: Port<Buffer>> Node<P> {
                 Decision::Finished
             }
             _ => {
-                // As a handler does that posts the receive for what it was shown.
+                // As a handler that posts the receive for the message it was shown.
                 if self.mood == Mood::Busy && self.rng().chance(0.3) {
                     self.recv(Selector::exact(bits.0), len);
                 }
@@ -80,7 +81,7 @@ impl<P: Port<Buffer>> Node<P> {
         self.endpoint.decide(message, decision);
     }
 
-    /// The endpoint is closed: what was thought about has no consequence.
+    /// Drops deferred decisions, because the endpoint is closed.
     pub(super) fn stop_thinking(&mut self) {
         if let Some(thought) = self.thought.take() {
             self.endpoint.decide(thought.message, Decision::Continue);

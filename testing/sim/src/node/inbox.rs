@@ -1,4 +1,4 @@
-//! Taking messages out of the inbox, as a server does that asks what there is.
+//! Takes messages from the inbox, as a server does.
 //!
 //! ```text
 //!   Judge: Inbox { turn: the sender's life } --> ready ... next_message --> Book: in order, once
@@ -10,7 +10,7 @@ use mx_proto::Message;
 use mx_proto::port::Port;
 
 impl<P: Port<Buffer>> Node<P> {
-    /// Takes some of what there is, or, while it takes in what others have sent, everything.
+    /// Takes some messages, or, while the node drains, all.
     pub(super) fn take_messages(&mut self) -> bool {
         let mut busy = false;
         if self.endpoint.inbox_stats().fetching > 0 {
@@ -44,7 +44,7 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     fn on_message(&mut self, message: Message<Buffer>) {
-        // It may not be touched by others from now on.
+        // From now on others must not access it.
         message.memory.give_back();
         assert_ne!(message.bits.0 & FOR_HANDLER, 0, "it was for the handler");
         self.taken += 1;
@@ -62,14 +62,14 @@ impl<P: Port<Buffer>> Node<P> {
         book.taken(self.life, from, message.bits, &message.memory.bytes());
     }
 
-    /// The endpoint is closed, and everything that is here whole can be had.
+    /// Takes all complete messages from a closed endpoint.
     pub(super) fn empty_inbox(&mut self) {
         while let Some(message) = self.endpoint.next_message() {
             self.on_message(message);
         }
         let stats = self.endpoint.inbox_stats();
         assert_eq!(stats, mx_proto::InboxStats::default(), "left in the inbox");
-        // A message that came in a slot may go with its sender.
+        // A message in a slot may disappear with its sender.
         let ready = self.endpoint.owner().ready;
         assert!(self.taken <= ready, "{} taken, told of {ready}", self.taken);
     }

@@ -19,13 +19,14 @@ pub struct Judge {
     pub(super) mood: Mood,
     pub(super) defers: bool,
     pub(super) next_context: u64,
-    /// Messages of the inbox that could be had so far.
+    /// Number of messages that could be taken from the inbox so far.
     pub(super) ready: u64,
-    /// Remotes that have sent something, if that is of interest.
+    /// Remotes that have sent something, if they are recorded.
     pub(super) heard_of: Option<Vec<RemoteId>>,
-    /// Remotes that are of one process.
+    /// Pairs of remotes of one process.
     pub(super) joined: Vec<(RemoteId, RemoteId)>,
-    /// Remotes of which a message or a connect's answer has come, and how many had been joined by then.
+    /// Remotes from which a message or a connect's answer has come, with the number of joins at
+    /// that time.
     pub(super) seen: Vec<(RemoteId, usize)>,
     pub(super) siege: Option<Siege>,
     pub(super) world: World,
@@ -102,7 +103,7 @@ impl Verdicts<Buffer> for Judge {
                 Verdict::Finished
             }
             _ if self.mood == Mood::Busy && self.rng.chance(0.2) => Verdict::Continue,
-            // Of each life in turn.
+            // From each life in turn.
             _ => Verdict::Inbox {
                 turn: from as u32 + 1,
             },

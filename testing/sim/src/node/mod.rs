@@ -1,13 +1,13 @@
-//! An endpoint with an application that posts operations at random and checks how they end.
+//! An endpoint with an application that posts random operations and checks how they end.
 //!
 //! ```text
 //!   random op --> Endpoint --> completion, event --> Book: exactly once, right bytes, in order
 //!                                   |
-//!                                   `--> Buffer::give_back: not touched from here on
+//!                                   `--> Buffer::give_back: no access from here on
 //! ```
 //!
-//! Owns: the operations it has posted.
-//! Out of scope: other nodes except through the [`Book`].
+//! Owns: its pending operations.
+//! Out of scope: other nodes, except through the [`Book`].
 
 mod deliberation;
 mod inbox;
@@ -39,27 +39,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The interface all simulated nodes share.
+/// Interface of all simulated nodes.
 pub const NIC: NicId = NicId(0x6d78_7369_6d00);
 
-/// The key of all nodes.
+/// Key of all nodes.
 pub const KEY: u32 = 0x5042_4653;
 
-/// A key that no node accepts.
+/// Key that no node accepts.
 pub const WRONG_KEY: u32 = 0xbad;
 
-/// Messages with this bit are meant for the unexpected handler; no receive is posted for them.
+/// Messages with this bit go to the unexpected handler; no receive is posted for them.
 const FOR_HANDLER: u64 = 1 << 63;
 
-/// Match bits that masked receives look at.
+/// Match bits that masked receives compare.
 const TAG_MASK: u64 = FOR_HANDLER | 0xff;
 
-/// The interface that node `id` calls itself by.
+/// Returns the interface by which node `id` names itself.
 pub fn home(world: &World, id: NodeId) -> NicId {
     world.addresses(id).first().copied().unwrap_or(NIC)
 }
 
-/// The target for node `id`, where all nodes share an interface.
+/// Returns the target for node `id`, if all nodes share an interface.
 pub fn target(id: NodeId) -> Target {
     Target {
         nic: NIC,
@@ -68,12 +68,12 @@ pub fn target(id: NodeId) -> Target {
     }
 }
 
-/// The activity of the application in its turns.
+/// Activity of the application in its turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mood {
     /// Any operation.
     Busy,
-    /// Only takes in what others have sent.
+    /// Receives only.
     Draining,
     /// Nothing.
     Quiet,
@@ -86,21 +86,22 @@ pub struct Habits {
     pub message_max: usize,
     /// Longest pause between two turns.
     pub pause: Duration,
-    /// Turns come at multiples of this, so that they coincide with what ports report; at least 1 ns.
+    /// Turns come at multiples of this time, so that they coincide with events of ports; at least 1
+    /// ns.
     pub grid: Duration,
-    /// Disconnects happen.
+    /// Whether it disconnects.
     pub disconnects: bool,
-    /// Cancels happen.
+    /// Whether it cancels.
     pub cancels: bool,
-    /// Operations outstanding at most.
+    /// Maximum number of pending operations.
     pub outstanding: usize,
-    /// Memory lies in several pieces, so that code meets seams.
+    /// Whether memory consists of several pieces.
     pub pieces: bool,
-    /// Some sends that wait may go on from copies, and are complete.
+    /// Whether some waiting sends may be copied, and complete.
     pub copies: bool,
-    /// Some messages are thought about, at most for so long, before it is decided about them.
+    /// Longest time for which the decision about some messages is deferred.
     pub deliberates: Option<Duration>,
-    /// The node sends to those that have sent it something, too, as a server does.
+    /// Whether the node also sends to nodes that have sent it something, as a server does.
     pub answers: bool,
 }
 
@@ -121,11 +122,11 @@ impl Default for Habits {
     }
 }
 
-/// A node.
+/// A simulated node.
 pub struct Node<P> {
-    /// The endpoint, for tests that want to look at it.
+    /// Endpoint, for tests that inspect it.
     pub endpoint: Endpoint<P, VirtualClock, Queue<Buffer, Judge>>,
-    /// Its activity.
+    /// Current activity.
     pub mood: Mood,
     habits: Habits,
     id: NodeId,
@@ -136,9 +137,9 @@ pub struct Node<P> {
     ops: BTreeMap<u64, Op>,
     peers: Vec<RemoteId>,
     next_turn: Instant,
-    /// The joins that have been checked.
+    /// Number of checked joins.
     joins: usize,
-    /// Messages that it has taken out of the inbox.
+    /// Number of messages taken from the inbox.
     taken: u64,
     unexpected_max: usize,
     limit: Duration,
@@ -184,7 +185,7 @@ impl<P: Port<Buffer>> Node<P> {
             session,
         };
         let life = book.borrow_mut().born(id, session);
-        // No two lives have one; not drawn, so that seeds keep what they drew.
+        // Different for each life; not drawn, so that seeds keep their sequences.
         let config = Config {
             key: Key((u128::from(session.0) << 64 | id as u128).to_le_bytes()),
             ..config
@@ -232,12 +233,12 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    /// The number of its life.
+    /// Returns the number of its life.
     pub fn life(&self) -> LifeId {
         self.life
     }
 
-    /// Sends and connects that have not completed.
+    /// Returns the number of pending sends and connects.
     pub fn outstanding(&self) -> usize {
         self.ops
             .values()
@@ -245,18 +246,18 @@ impl<P: Port<Buffer>> Node<P> {
             .count()
     }
 
-    /// Connects that have not completed.
+    /// Returns the number of pending connects.
     pub fn calling(&self) -> usize {
         let calls = |op: &&Op| matches!(op.what, What::Connect { .. });
         self.ops.values().filter(calls).count()
     }
 
-    /// Receives and anything else that has not completed.
+    /// Returns the number of all pending operations.
     pub fn posted(&self) -> usize {
         self.ops.len()
     }
 
-    /// A line about everything outstanding, for a failure's report.
+    /// Returns a line about all pending operations, for a failure's report.
     pub fn describe(&self) -> String {
         let mut text = format!("node {} life {}:", self.id, self.life);
         for (context, op) in &self.ops {
@@ -271,17 +272,17 @@ impl<P: Port<Buffer>> Node<P> {
         text
     }
 
-    /// Cancels every receive that is posted.
+    /// Cancels all posted receives.
     pub fn cancel_receives(&mut self) {
         self.cancel_all(|op| matches!(op.what, What::Recv { .. }));
     }
 
-    /// Cancels every send that has not completed.
+    /// Cancels all pending sends.
     pub fn cancel_sends(&mut self) {
         self.cancel_all(|op| matches!(op.what, What::Send { .. }));
     }
 
-    /// Cancels every connect that has not completed.
+    /// Cancels all pending connects.
     pub fn cancel_connects(&mut self) {
         self.cancel_all(|op| matches!(op.what, What::Connect { .. }));
     }
@@ -294,12 +295,13 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    /// Remotes that the node is connected to, as far as it has been told.
+    /// Returns the remotes that the node is connected to, as far as it knows.
     pub fn remotes(&self) -> &[RemoteId] {
         &self.peers
     }
 
-    /// The lives of the other ends of all its sessions, also of those that it has not heard of.
+    /// Returns the lives at the other ends of all its sessions, including those of which it has not
+    /// been told.
     pub fn lives_met(&self) -> Vec<SessionId> {
         let places = 0..self.endpoint.view_places();
         let views = places.filter_map(|place| self.endpoint.view_at(place));
@@ -313,7 +315,7 @@ impl<P: Port<Buffer>> Node<P> {
     /// Closes the endpoint; everything must complete now.
     ///
     /// # Panics
-    /// When something does not.
+    /// If something does not.
     pub fn close(&mut self) {
         self.endpoint.close();
         for life in self.other_lives() {
@@ -363,7 +365,7 @@ impl<P: Port<Buffer>> Node<P> {
         context
     }
 
-    /// The endpoint has given a pending request its name.
+    /// Records the request of a pending operation.
     fn pending(&mut self, context: u64, request: RequestId) {
         if let Some(op) = self.ops.get_mut(&context) {
             op.request = Some(request);
@@ -377,10 +379,10 @@ impl<P: Port<Buffer>> Node<P> {
         Instant((next.0 / grid + 1) * grid)
     }
 
-    /// Nothing may wait for a dead peer longer than the time-out allows.
+    /// Checks that no operation waits for a dead peer longer than its time-out.
     fn check_limits(&self) {
         let held = self.endpoint.unexpected_bytes() + self.endpoint.inbox_stats().bytes;
-        // A credit has fewer bytes of contents; two messages of every remote need none.
+        // A credit stands for fewer bytes of contents; two messages of every remote need none.
         let slots = 2 * CREDIT * self.endpoint.remotes();
         assert!(
             held <= self.unexpected_max.max(CREDIT) + slots,

@@ -54,7 +54,7 @@ impl<P: Port<Buffer>> Node<P> {
             What::Connect { to, key } => {
                 assert_eq!(completion.kind, OpKind::Connect);
                 assert_eq!(completion.bits, MatchBits(context));
-                // Not every port leads to oneself.
+                // Some ports cannot connect to themselves.
                 let judged = key == KEY && to != self.id;
                 if let Some(siege) = self.endpoint.owner().siege.as_ref().filter(|_| judged) {
                     let took = self.world.now().since(op.posted_at);
@@ -96,7 +96,7 @@ impl<P: Port<Buffer>> Node<P> {
             && Siege::is_hostile(completion.bits)
         {
             self.endpoint.owner().book.borrow_mut().count("hostile");
-            // It may have gone since.
+            // It may have ended since.
             return identity.iter().for_each(|name| siege.judge(name));
         }
         let mut book = self.endpoint.owner().book.borrow_mut();
@@ -106,7 +106,7 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     fn on_connected(&mut self, to: NodeId, remote: RemoteId) {
-        // It may have gone again before the completion was fetched.
+        // It may have ended before the completion was fetched.
         let Some(identity) = self.endpoint.remote_identity(remote) else {
             return;
         };
@@ -118,7 +118,7 @@ impl<P: Port<Buffer>> Node<P> {
             .as_ref()
             .filter(|siege| siege.doubts(to))
         {
-            // It may have passed the call on to one that is here already, under its own name.
+            // It may have relayed the call to an honest node under that node's own name.
             if honest.is_none() {
                 siege.judge(&identity);
             }
@@ -142,7 +142,7 @@ impl<P: Port<Buffer>> Node<P> {
             other.is_some_and(|other| other.session == identity.session)
         };
         if self.peers.iter().any(same) {
-            // Messages keep their order on one way.
+            // Messages keep their order within one session.
             return book.count("two sessions with one peer");
         }
         drop(book);
@@ -150,7 +150,7 @@ impl<P: Port<Buffer>> Node<P> {
         self.peers.push(remote);
     }
 
-    /// Joined sessions are of one process.
+    /// Checks that joined sessions are of one process.
     pub(super) fn check_joins(&mut self) {
         let new = &self.endpoint.owner().joined[self.joins..];
         let identity = |remote: &RemoteId| self.endpoint.remote_identity(*remote);
@@ -168,7 +168,8 @@ impl<P: Port<Buffer>> Node<P> {
         self.joins += new.len();
     }
 
-    /// The first session of a process of which something was seen before it was joined with one that was seen before.
+    /// Returns the first session of a process that was seen before it was joined with an earlier
+    /// one.
     pub fn seen_too_early(&self) -> Option<RemoteId> {
         let judge = self.endpoint.owner();
         let life = |remote| Some(self.endpoint.remote_identity(remote)?.session);

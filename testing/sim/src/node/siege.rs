@@ -1,12 +1,12 @@
-//! Guarantees for a node that hostile ones attack.
+//! Guarantees for a node that hostile nodes attack.
 //!
 //! ```text
 //!   an operation with an honest peer      succeeds, a connect soon, and with that life under a name that
 //!                                         the network proves
-//!   an honest peer that it knows          is never down
-//!   a call of a hostile node              gets to it, or, passed on, to an honest one under its own name
+//!   a connected honest peer               is never down
+//!   a call of a hostile node              reaches it, or, relayed, an honest node under that one's own name
 //!   a message of a hostile node           comes from a name at an address of its own,
-//!                                         and not at all where there is a secret
+//!                                         and not at all if there is a secret
 //! ```
 
 use super::Node;
@@ -17,24 +17,24 @@ use mx_proto::port::Port;
 use mx_proto::{Identity, MatchBits, RemoteId, Status};
 use std::time::Duration;
 
-/// The attackers.
+/// Attackers of a node.
 #[derive(Clone, Debug)]
 pub struct Siege {
-    /// Nodes below this number are honest; only they have a life in the book.
+    /// First number of the hostile nodes; only the nodes below have a life in the book.
     honest: usize,
-    /// All nodes.
+    /// Number of all nodes.
     nodes: usize,
     world: World,
-    /// The attackers do not know the site's secret, and there is one.
+    /// Whether there is a site's secret, which the attackers do not know.
     secret: bool,
-    /// Receives have been called off, which ends sends.
+    /// Whether receives have been cancelled, which ends sends.
     over: bool,
-    /// Limit of the time for a connect of an honest node to another.
+    /// Maximum time for a connect between honest nodes.
     patient: Duration,
 }
 
 impl Siege {
-    /// A siege in which those of `nodes` from `honest` on attack.
+    /// Makes a siege in which those of `nodes` from `honest` on attack.
     pub fn new(world: &World, honest: usize, nodes: usize, secret: bool) -> Self {
         Self {
             honest,
@@ -46,12 +46,12 @@ impl Siege {
         }
     }
 
-    /// Messages with these bits are from hostile nodes.
+    /// Returns whether messages with these bits are from hostile nodes.
     pub(super) fn is_hostile(bits: MatchBits) -> bool {
         bits.0 & MARK == MARK
     }
 
-    /// A hostile node has got in under this name.
+    /// Checks a name under which a hostile node was accepted.
     pub(super) fn judge(&self, name: &Identity) {
         assert!(!self.secret, "{name:?} got in without the secret");
         let mut hostile = self.honest..self.nodes;
@@ -61,12 +61,12 @@ impl Siege {
         );
     }
 
-    /// Whether a node does as it likes.
+    /// Returns whether a node is hostile.
     pub(super) fn doubts(&self, node: NodeId) -> bool {
         node >= self.honest
     }
 
-    /// Whether a node has the address of a hostile one, whose share of places is its own.
+    /// Returns whether a node shares the address of a hostile one, and with it the share of places.
     pub fn is_crowded(&self, node: NodeId) -> bool {
         let translator = |id| self.world.home(id).translator;
         let at = translator(node);
@@ -101,19 +101,19 @@ impl Siege {
 }
 
 impl<P: Port<Buffer>> Node<P> {
-    /// Has others attack the node from now on.
+    /// Starts an attack on the node.
     pub fn besiege(&mut self, siege: &Siege) {
         self.endpoint.owner_mut().siege = Some(siege.clone());
     }
 
-    /// The attack is over: receives are called off from now on.
+    /// Ends the attack: receives are cancelled from now on.
     pub fn shed(&mut self) {
         if let Some(siege) = &mut self.endpoint.owner_mut().siege {
             siege.over = true;
         }
     }
 
-    /// Whether the node is connected to the present life of that node.
+    /// Returns whether the node is connected to the present life of that node.
     pub fn knows(&self, node: NodeId) -> bool {
         let known = |remote: &RemoteId| {
             let identity = self.endpoint.remote_identity(*remote);
@@ -122,7 +122,7 @@ impl<P: Port<Buffer>> Node<P> {
         self.peers.iter().any(known)
     }
 
-    /// The node that has that session, if the name is one of its own.
+    /// Returns the node with that session, if the name is one of its own.
     pub(super) fn honest(&self, identity: &Identity) -> Option<NodeId> {
         let book = self.endpoint.owner().book.borrow();
         let node = book.lives()[book.life_of(identity.session)?].node;

@@ -1,10 +1,10 @@
-//! The turns of the application.
+//! Turns of the application.
 //!
 //! ```text
 //!   Busy: connect, send, recv, cancel, disconnect, probe, nonsense      Draining: recv anything
 //! ```
 //!
-//! Every operation is written down before the endpoint hears of it, as it may end at once.
+//! Every operation is recorded before it is posted, because it may end at once.
 
 use super::judge::Judge;
 use super::{FOR_HANDLER, KEY, NIC, Node, TAG_MASK, WRONG_KEY, What};
@@ -46,7 +46,7 @@ impl<P: Port<Buffer>> Node<P> {
         if myself || home.translator.is_some() {
             return;
         }
-        // A call with a wrong one may end another of our own on the same link.
+        // A call with a wrong key may end another call of this node on the same link.
         let wrong =
             self.endpoint.owner_mut().rng.chance(0.05) && self.endpoint.owner().siege.is_none();
         let key = if wrong { WRONG_KEY } else { KEY };
@@ -99,7 +99,7 @@ impl<P: Port<Buffer>> Node<P> {
         let tag = rng.below(4);
         match rng.below(4) {
             0 => FOR_HANDLER | tag,
-            // Bits outside every mask, as the credit byte of the BMI method.
+            // Bits outside every mask, like the credit byte of the BMI method.
             1 => tag | rng.below(3) << 40,
             _ => tag,
         }
@@ -153,7 +153,7 @@ impl<P: Port<Buffer>> Node<P> {
         };
         let what = What::Send {
             serial,
-            // The endpoint may have the bytes of others before the application has the message.
+            // The endpoint may have other nodes' bytes before the application has the message.
             acknowledged: synchronous && bits.0 & FOR_HANDLER == 0,
             to,
         };
@@ -248,7 +248,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    /// Posts an operation whose remote is named later; then names it, or calls the operation off.
+    /// Posts an operation whose remote is named later; then names it, or cancels the operation.
     fn hold(
         &mut self,
         context: u64,
@@ -291,7 +291,7 @@ impl<P: Port<Buffer>> Node<P> {
         let cancelled = format!("cancel {outcome:?}");
         self.endpoint.owner().book.borrow_mut().count(cancelled);
         if outcome == Cancelled::Unknown {
-            // Its completion waits to be fetched, or it never gets one and the run's end tells.
+            // Its completion waits to be fetched, or never comes, which the end of the run detects.
             let mut book = self.endpoint.owner().book.borrow_mut();
             return book.called_off(self.life, context);
         }
@@ -378,7 +378,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    /// Takes in whatever lies there or comes.
+    /// Receives everything that has arrived or arrives.
     pub(super) fn drain(&mut self) {
         let recvs = self.ops.len() - self.outstanding();
         if recvs < 4 {

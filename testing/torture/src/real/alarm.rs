@@ -1,12 +1,13 @@
-//! A node's SIGSEGV handler: the library, or a test, has touched memory that is not its own.
+//! SIGSEGV handler of a node: the library, or a test, has accessed memory that does not belong to
+//! it.
 //!
 //! ```text
-//!   SIGSEGV --> note to the director: whose memory, which code --> the process stops
+//!   SIGSEGV --> note to the director: owner of the memory, code --> the process stops
 //!                                                  director: gdb, then kill -9 by its pid
 //! ```
 //!
 //! Owns: the signal's handler.
-//! Out of scope: operations, but for their labels.
+//! Out of scope: operations, except for their labels.
 
 use super::line::LINE_FD;
 use super::memory;
@@ -14,7 +15,7 @@ use libc::{c_int, c_void};
 
 /// Installs the handler, on a stack of its own.
 pub(crate) fn install() {
-    // Loads what the handler calls, which allocates the first time.
+    // Loads the functions that the handler calls, which allocates the first time.
     trace(-1);
     let stack = Box::leak(vec![0u8; STACK].into_boxed_slice());
     let stack = libc::stack_t {
@@ -52,7 +53,7 @@ extern "C" fn on_fault(_signal: c_int, info: *mut libc::siginfo_t, _context: *mu
     // SAFETY: the text outlives the call.
     unsafe { libc::send(LINE_FD, text.bytes.as_ptr().cast(), text.len, flags) };
     trace(2);
-    // Every thread stops here, as it is; the director looks at them and ends the process.
+    // Every thread stops here, as it is; the director looks at them and kills the process.
     // SAFETY: takes a number.
     unsafe { libc::raise(libc::SIGSTOP) };
     // SAFETY: takes a number.
@@ -70,7 +71,7 @@ fn trace(fd: c_int) {
     }
 }
 
-/// Text without an allocation.
+/// Formats text without an allocation.
 struct Text {
     bytes: [u8; 256],
     len: usize,

@@ -11,7 +11,7 @@ broken. Program number n has the seed K + n.";
 const AFTER: &str = "\
 A connection is reset from inside one of its two processes, over tcp only. Networks are not cut.";
 
-/// The ports of the method, by the names `MX_PORT` has for them.
+/// Ports of the method, by their names in `MX_PORT`.
 pub(crate) const PORTS: [&str; 4] = ["local", "tcp", "rdm", "dgram"];
 
 /// A node and its life.
@@ -19,13 +19,13 @@ pub(crate) const PORTS: [&str; 4] = ["local", "tcp", "rdm", "dgram"];
 pub(crate) struct Place {
     pub(crate) index: usize,
     pub(crate) life: u32,
-    /// All of the program.
+    /// Number of nodes in the program.
     pub(crate) nodes: usize,
-    /// The endpoint number of node 0.
+    /// Endpoint number of node 0.
     pub(crate) base: u32,
 }
 
-/// All of the command line.
+/// The command line.
 #[derive(Clone, Debug, Parser)]
 #[command(about = ABOUT, after_help = AFTER)]
 pub(crate) struct Args {
@@ -35,34 +35,34 @@ pub(crate) struct Args {
     /// The nodes' port: local, tcp, rdm or dgram
     #[arg(long, value_name = "NAME", default_value = PORTS[0], value_parser = port)]
     pub(crate) port: &'static str,
-    /// The first seed
+    /// First seed
     #[arg(long, value_name = "K", default_value = "1")]
     pub(crate) seed: u64,
-    /// Begin no program after so long
+    /// Begin no program after this time
     #[arg(long, value_name = "N", default_value = "60")]
     pub(crate) seconds: u64,
-    /// End after so many programs
+    /// Exit after this number of programs
     #[arg(long, value_name = "N")]
     pub(crate) programs: Option<u64>,
-    /// calm, cancels, deaths, frozen, storm or random for all of them
+    /// Shape of all programs: calm, cancels, deaths, frozen, storm or random
     #[arg(long, value_name = "NAME")]
     pub(crate) shape: Option<String>,
-    /// Where the flight recorders of a failed program go
+    /// Directory for the flight recorders of a failed program
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     pub(crate) logs: PathBuf,
-    /// Print the steps of the first program, and do nothing
+    /// Print the steps of the first program, and exit
     #[arg(long)]
     pub(crate) steps: bool,
-    /// A line for each program
+    /// Print a line for each program
     #[arg(long)]
     pub(crate) verbose: bool,
-    // A process that was started by another one of this program.
+    // Arguments of a process that another one of this program has started.
     #[arg(long, hide = true, num_args = 4)]
     node: Option<Vec<u32>>,
 }
 
 impl Args {
-    /// The node that this process is; none if it is the director.
+    /// Returns the node that this process is, or `None` for the director.
     pub(crate) fn place(&self) -> Option<Place> {
         let &[index, life, nodes, base] = self.node.as_deref()? else {
             return None;

@@ -4,10 +4,11 @@
 //!   load --> post, test, unexpected
 //!                  |  reg_addr, forget_addr, log: from inside the library
 //!                  v
-//!                NEWS: picked up after each test call
+//!                NEWS: read after each test call
 //! ```
 //!
-//! Owns: what the library tells its host, and what it may not touch after a post.
+//! Owns: reports of the library to its host, and the arguments that it must not access after a
+//! post.
 
 use super::args::Place;
 use super::memory::Guarded;
@@ -23,15 +24,15 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// A report of the library to its host during a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum News {
-    /// A new address, and the name it was given.
+    /// A new address, and the name that it was given.
     Registered(Address, i64),
     Forgotten(i64),
-    /// The host was called where it must not be, or something is wrong in the log.
+    /// A forbidden callback, or a suspicious line in the log.
     Wrong(String),
 }
 
 static NEWS: Mutex<Vec<News>> = Mutex::new(Vec::new());
-/// Threads that are in a test call.
+/// Number of threads in a test call.
 static TESTING: AtomicUsize = AtomicUsize::new(0);
 static NAMES: AtomicI64 = AtomicI64::new(1);
 static RECORDER: OnceLock<Recorder> = OnceLock::new();
@@ -60,7 +61,7 @@ extern "C" fn log(level: c_int, line: *const c_char) {
     let line = unsafe { CStr::from_ptr(line) }.to_bytes();
     let text = String::from_utf8_lossy(line);
     record(&format!("log {level}: {text}"));
-    // Words of the kernel when the library hands it memory that is no longer its own, and of the
+    // Messages of the kernel when the library passes it memory that it no longer owns, and of the
     // library about itself.
     let bad = ["Bad address", "os error 14", "panic"];
     if bad.iter().any(|bad| text.contains(bad)) {
@@ -78,17 +79,17 @@ pub(crate) fn record(text: &str) {
     }
 }
 
-/// Where lines go from now on.
+/// Sets the recorder for all further lines.
 pub(crate) fn record_in(recorder: Recorder) {
     let _ = RECORDER.set(recorder);
 }
 
-/// The address of a node.
+/// Returns the address of a node.
 pub(crate) fn name_of(place: &Place, node: usize) -> String {
     format!("mx://localhost:{}", place.base + node as u32)
 }
 
-/// Loads the library and tells it its host; it stays loaded.
+/// Loads the library and registers the host; the library stays loaded.
 pub(crate) fn load(library: &OsStr) -> Result<Method, String> {
     let host = abi::Host {
         size: size_of::<abi::Host>(),
@@ -100,12 +101,13 @@ pub(crate) fn load(library: &OsStr) -> Result<Method, String> {
     Method::load(library)
 }
 
-/// The library's reports since the last time.
+/// Returns the library's reports since the last call.
 pub(crate) fn news() -> Vec<News> {
     std::mem::take(&mut *NEWS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Posts one buffer, or a list. What the call is given besides buffers is out of reach when it is over.
+/// Posts one buffer, or a list. Arguments other than buffers become inaccessible when the call is
+/// over.
 ///
 /// # Safety
 /// The pieces stay valid, and are not written to, until the operation is over.
@@ -143,13 +145,13 @@ pub(crate) unsafe fn post(
     (posted, slate)
 }
 
-/// Operations of a context that are over.
+/// Returns the operations of a context that have ended.
 pub(crate) fn test(method: Method, context: i64, idle_ms: i32) -> Result<Vec<Done>, String> {
     let mut results = Results::new();
     Ok(testing(|| method.test(context, idle_ms, &mut results))?.collect())
 }
 
-/// Unexpected messages.
+/// Returns unexpected messages.
 pub(crate) fn unexpected(method: Method) -> Result<Vec<Message>, String> {
     Ok(testing(|| method.unexpected(8, 0))?)
 }
@@ -162,5 +164,5 @@ fn testing<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Contexts that a node uses.
+/// Number of contexts of a node.
 pub(crate) const CONTEXTS: i64 = 2;

@@ -1,4 +1,4 @@
-//! Runs one program after the other, and says which one failed.
+//! Runs one program after the other, and reports the first that fails.
 //!
 //! ```text
 //!   seed --> shape, settings, steps --> stage: nodes --> finish
@@ -29,14 +29,14 @@ struct Sums {
     freezes: u64,
     drops: u64,
     resets: u64,
-    /// The longest time a program took to come to rest.
+    /// Longest time that a program took to come to rest.
     ended: Duration,
     figures: Figures,
 }
 
 /// Runs programs until the time is over, or one fails.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    // Said once, and not by every node.
+    // A library that is missing is reported once, and not by every node.
     let library = (!args.steps).then(|| Library::open(&args.library));
     let reserved = process::reserve_descriptors().map_err(|error| error.to_string());
     if let Err(error) = library.transpose().and(reserved) {
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         match one(args, seed, attempt, &shape, &mut sums) {
-            // Another process has an endpoint: the same program, elsewhere.
+            // Another process has an endpoint, for example another run of this program.
             Err(Trouble::Taken) => {
                 attempt += 1;
                 continue;
@@ -180,7 +180,7 @@ fn act(stage: &mut Stage<'_>, step: Step, sums: &mut Sums) -> Result<(), Trouble
             stage.give_step(node, step)?;
         }
         Action::Reset { .. } => {
-            // Whichever connection it is.
+            // Breaks any of the connections.
             stage
                 .members
                 .iter_mut()
@@ -212,7 +212,7 @@ fn tell(args: &Args, seed: u64, shape: &Shape, trouble: &Trouble) {
     );
 }
 
-/// Writes down what the nodes did last.
+/// Saves the recorders of the nodes.
 fn keep(args: &Args, seed: u64, stage: &mut Stage<'_>, culprit: usize, look: bool) {
     let _ = std::fs::create_dir_all(&args.logs);
     for (node, member) in stage.members.iter_mut().enumerate() {

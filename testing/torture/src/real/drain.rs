@@ -1,15 +1,15 @@
-//! Receives everything that was ever sent here and not received.
+//! Receives everything that was sent to this node and not received.
 //!
 //! ```text
-//!   a peer that is called: something unexpected, so that the other node has a peer to post to
-//!   each peer, each tag:   receive --- a message came ---> receive once more
-//!                                  `-- the session is lost: of a caller, over; else from the start
+//!   a called peer:         an unexpected message, so that the other node has a peer to post to
+//!   each peer, each tag:   receive --- a message came ---> receive again
+//!                                  `-- the session is lost: a caller's: done; otherwise from the start
 //! ```
 //!
-//! Messages that are never received take room for unexpected messages, until a peer may send no more. And
-//! one that has waited for long must be as it was.
+//! Unreceived messages use memory for unexpected messages, until a peer may send no more. Also, a
+//! message must be unchanged after a long wait.
 //!
-//! Owns: the receives for this. The caller decides when it is over, and cancels the remaining
+//! Owns: the receives for this. The caller decides when to stop, and cancels the remaining
 //! operations.
 
 use super::operations::Operations;
@@ -18,7 +18,7 @@ use bmi_mx_torture::{Peer, Side, Verb};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// The peers, and what waits of each.
+/// Peers, and the receives posted for each.
 #[derive(Debug)]
 pub(crate) struct Drain {
     nodes: Vec<usize>,
@@ -27,21 +27,22 @@ pub(crate) struct Drain {
     /// Peers with which the drain has begun.
     peers: BTreeSet<Peer>,
     waiting: HashMap<u64, Next>,
-    /// To be posted when it is time.
+    /// Receives to post later.
     later: Vec<(Instant, Next)>,
 }
 
-/// A receive.
+/// Next receive of a peer.
 #[derive(Clone, Copy, Debug)]
 struct Next {
     peer: Peer,
     tag: i32,
-    /// The message is the first one, or the one before it has failed: a session may begin with it.
+    /// Whether it is the first one, or follows a failed one: a session may begin with it.
     begins: bool,
 }
 
 impl Drain {
-    /// Begins with all that have called, with these nodes, with tags below `tags` and messages of at most `len` bytes.
+    /// Begins with all callers, with these nodes, with tags below `tags` and messages of at most
+    /// `len` bytes.
     pub(crate) fn begin(nodes: &[usize], tags: i32, len: usize) -> Self {
         Self {
             nodes: nodes.to_vec(),
@@ -53,7 +54,7 @@ impl Drain {
         }
     }
 
-    /// Goes on.
+    /// Continues the drain.
     pub(crate) fn step(
         &mut self,
         operations: &mut Operations,
@@ -90,7 +91,7 @@ impl Drain {
                 }
                 None => self.later.push((now + PAUSE, next)),
             }
-            // The other node's host learns of a session by something unexpected.
+            // The other node's host learns of a session by an unexpected message.
             if begins && tag == 0 && peer.side == Side::Called {
                 operations.post(Verb::SendUnexpected, with, UNEXPECTED_TAG, 40, 1)?;
             }
@@ -99,5 +100,5 @@ impl Drain {
     }
 }
 
-/// After an error.
+/// Pause after an error.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -16,7 +16,8 @@ pub(crate) struct Figures {
     pub(crate) unexpected: u64,
     /// Operations that ended, by code.
     pub(crate) codes: BTreeMap<i32, u64>,
-    /// From each cancel call to its completion in hand, by the state of the peer ([`Fate::ALL`]).
+    /// Times from each cancel call to its reported completion, by the state of the peer
+    /// ([`Fate::ALL`]).
     pub(crate) cancels: [Histogram; 3],
 }
 
@@ -36,7 +37,7 @@ impl Figures {
         }
     }
 
-    /// A line for people, and one for the cancels of each state of the peer.
+    /// Formats a line for people, and one for the cancels of each state of the peer.
     pub(crate) fn summary(&self) -> String {
         let codes = self.codes.iter().rev();
         let codes: Vec<_> = codes

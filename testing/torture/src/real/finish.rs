@@ -1,11 +1,11 @@
-//! Checks when a program is over.
+//! Checks at the end of a program.
 //!
 //! ```text
-//!   steps done --> drain --> quiet? ------> withdraw --> order --> talk --> finalize --> nothing stays
-//!                             | nothing outstanding with the dead
-//!                             | no send outstanding, for everything is received
+//!   steps done --> drain --> quiet? ------> withdraw --> order --> talk --> finalize --> nothing is left
+//!                             | no operation outstanding with dead nodes
+//!                             | no send outstanding, because everything is received
 //!                             | no session of a caller that is dead or has called again
-//!                             ` where nothing was disturbed: all that was sent has come
+//!                             ` without disturbances: all sent messages have arrived
 //! ```
 //!
 //! Owns: these rules.
@@ -15,7 +15,7 @@ use super::stage::{Stage, TIMEOUT, Trouble, fault};
 use bmi_mx_torture::{Shape, Stream, Verb};
 use std::time::{Duration, Instant};
 
-/// Ends a program. `fabric`: links go down by themselves now and then.
+/// Ends a program. `fabric`: links may go down by themselves.
 pub(crate) fn finish(stage: &mut Stage<'_>, shape: &Shape, fabric: bool) -> Result<(), Trouble> {
     stage.thaw_all()?;
     let living = stage.living();
@@ -54,7 +54,7 @@ pub(crate) fn finish(stage: &mut Stage<'_>, shape: &Shape, fabric: bool) -> Resu
     shared_memory(stage)
 }
 
-/// Waits until something is so for each of these nodes.
+/// Waits until a condition holds for each of these nodes.
 fn all(
     stage: &mut Stage<'_>,
     nodes: &[usize],
@@ -66,7 +66,7 @@ fn all(
             return Ok(());
         };
         if begin.elapsed() > TIMEOUT {
-            // So that its recorder tells what it waits for.
+            // The node's recorder then shows what it waits for.
             stage.give(*node, &Order::Report)?;
             stage.pause(Duration::from_millis(100))?;
             return Err(Trouble::Fault {
@@ -79,7 +79,7 @@ fn all(
     }
 }
 
-/// Waits until nothing is outstanding that has to end by itself.
+/// Waits until no operation is outstanding that has to end by itself.
 fn quiet(stage: &mut Stage<'_>, fabric: bool) -> Result<(), Trouble> {
     let begin = Instant::now();
     loop {
@@ -93,7 +93,7 @@ fn quiet(stage: &mut Stage<'_>, fabric: bool) -> Result<(), Trouble> {
         all(stage, &living, |stage, node| {
             stage.members[node].report.is_some()
         })?;
-        // No node may be in the middle of a finalize either.
+        // No node may be finalizing either.
         let over = |member: &super::stage::Member| member.process.is_none();
         let ended =
             (0..stage.members.len()).all(|node| stage.lives(node) || over(&stage.members[node]));
@@ -113,7 +113,7 @@ fn quiet(stage: &mut Stage<'_>, fabric: bool) -> Result<(), Trouble> {
     }
 }
 
-/// Something that has to end by itself, at which node.
+/// Returns an operation that has to end by itself, and its node.
 fn unfinished(stage: &Stage<'_>, fabric: bool) -> Option<(usize, String)> {
     let none = Report::default();
     let report = |node: usize| stage.members[node].report.as_ref().unwrap_or(&none);
@@ -147,7 +147,7 @@ fn unfinished(stage: &Stage<'_>, fabric: bool) -> Option<(usize, String)> {
             return Some((node, format!("{peer} {why}")));
         }
     }
-    // Lost without a cause: only where nothing happened to either.
+    // A message lost without a cause, if neither node was disturbed.
     for to in stage.living() {
         for from in stage.living() {
             let disturbed = stage.members[from].disturbed || stage.members[to].disturbed;
@@ -174,7 +174,7 @@ fn unfinished(stage: &Stage<'_>, fabric: bool) -> Option<(usize, String)> {
     None
 }
 
-/// Nothing of these processes stays in shared memory.
+/// Checks that these processes leave nothing in shared memory.
 fn shared_memory(stage: &Stage<'_>) -> Result<(), Trouble> {
     let Ok(list) = std::fs::read_dir("/dev/shm") else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The line between the director and one node: texts, each whole.
+//! The line between the director and one node: whole texts.
 //!
 //! ```text
 //!   director [0] ===== SOCK_SEQPACKET ===== [3] node        the recorder's memory is at [4]
@@ -10,26 +10,26 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// Where a node finds its end.
+/// Descriptor of a node's end.
 pub(crate) const LINE_FD: RawFd = 3;
-/// Where a node finds the memory of its recorder.
+/// Descriptor of the memory of a node's recorder.
 pub(crate) const RECORDER_FD: RawFd = 4;
 
 /// An end of the line.
 #[derive(Debug)]
 pub(crate) struct Line(OwnedFd);
 
-/// The result of listening.
+/// Result of receiving.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Heard {
     Text(String),
     Nothing,
-    /// The other end is gone, and everything it said was heard.
+    /// The other end is closed, and everything it sent was received.
     Gone,
 }
 
 impl Line {
-    /// Both ends.
+    /// Makes both ends.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let mut fds = [0; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
@@ -42,7 +42,7 @@ impl Line {
         Ok((Self(a), b))
     }
 
-    /// A node's end, taken over once.
+    /// Takes over a node's end, once.
     pub(crate) fn inherited() -> Self {
         // SAFETY: the director has put it there for this process, and it is not taken elsewhere.
         Self(unsafe { OwnedFd::from_raw_fd(LINE_FD) })
@@ -52,7 +52,7 @@ impl Line {
         self.0.as_raw_fd()
     }
 
-    /// Says something. False when there is no room for it now.
+    /// Sends a text. Returns false if the line is full.
     pub(crate) fn offer(&self, text: &str) -> io::Result<bool> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: `text` outlives the call.
@@ -66,7 +66,7 @@ impl Line {
         }
     }
 
-    /// Says something, as soon as there is room for it.
+    /// Sends a text, and waits while the line is full.
     pub(crate) fn say(&self, text: &str) -> io::Result<()> {
         while !self.offer(text)? {
             wait(&[(self.fd(), libc::POLLOUT)], Duration::from_millis(10));
@@ -85,7 +85,7 @@ impl Line {
             Ok(len) => Heard::Text(String::from_utf8_lossy(&bytes[..len]).into_owned()),
             Err(_) => match io::Error::last_os_error().kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Heard::Nothing,
-                // The other end was closed before it heard all. What it said comes behind this.
+                // The other end was closed with unread texts. Texts that it sent before follow.
                 io::ErrorKind::ConnectionReset => self.hear(),
                 _ => Heard::Gone,
             },
@@ -93,7 +93,7 @@ impl Line {
     }
 }
 
-/// Waits until one of these descriptors is ready, or the time is over, or a signal came.
+/// Waits until one of these descriptors is ready, the time is over, or a signal came.
 pub(crate) fn wait(fds: &[(RawFd, libc::c_short)], span: Duration) {
     let mut entries: Vec<libc::pollfd> = fds
         .iter()
@@ -120,7 +120,7 @@ pub(crate) fn wait(fds: &[(RawFd, libc::c_short)], span: Duration) {
     };
 }
 
-/// The time that is left until then.
+/// Returns the time left until then.
 pub(crate) fn until(then: Instant) -> Duration {
     then.saturating_duration_since(Instant::now())
 }

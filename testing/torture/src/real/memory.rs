@@ -1,14 +1,14 @@
-//! Buffers between pages without access, and without access themselves once they are given back.
+//! Buffers between inaccessible pages, which become inaccessible themselves once they are returned.
 //!
 //! ```text
 //!   while posted     | none | . . . . data | none |     or     | none | data . . . . | none |
-//!   given back       | none   none   none   none  |     kept so for a while, then unmapped
+//!   returned         | none   none   none   none  |     kept so for a while, then unmapped
 //! ```
 //!
-//! A buffer that is sent can only be read. An access that is not allowed gets SIGSEGV, or EFAULT inside
+//! A buffer that is being sent can only be read. A forbidden access gets SIGSEGV, or EFAULT inside
 //! the kernel.
 //!
-//! Owns: the mappings, and which operations the last of them were for.
+//! Owns: the mappings, and the operations for which the latest were used.
 //! Out of scope: BMI.
 
 use std::collections::VecDeque;
@@ -26,7 +26,8 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// All zeros, against the page behind it or the one before it. `label` is for [`owner`].
+    /// Makes a buffer of zeros, which ends or begins at an inaccessible page. `label` is for
+    /// [`owner`].
     pub(crate) fn new(len: usize, at_end: bool, label: u64) -> Self {
         let inner = len.div_ceil(PAGE).max(1) * PAGE;
         let mapped = inner + 2 * PAGE;
@@ -51,17 +52,17 @@ impl Guarded {
         self.len
     }
 
-    /// Puts as many bytes in as there are, from its beginning.
+    /// Writes the bytes at the beginning.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.len);
-        // SAFETY: `len` bytes from there are mapped and writable, and have not been given out yet.
+        // SAFETY: `len` bytes from there are mapped and writable, and have not been passed on yet.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.as_ptr(), bytes.len()) };
     }
 
-    /// Its first bytes.
+    /// Returns the first bytes.
     pub(crate) fn read(&self, len: usize) -> &[u8] {
-        // SAFETY: so many bytes are mapped and readable until it is sealed, which takes it away. The
-        // library has given them back, or the check that it has fails.
+        // SAFETY: so many bytes are mapped and readable until the buffer is sealed, which consumes
+        // it. The library no longer uses them, or the check that it does not fails.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), len.min(self.len)) }
     }
 
@@ -70,7 +71,7 @@ impl Guarded {
         self.protect(libc::PROT_READ);
     }
 
-    /// Forbids every access from now on. Frees the pages at once, but keeps the address range.
+    /// Forbids every access from now on. Frees the pages immediately but keeps the address range.
     fn seal(&self) {
         map(Some(self.map), self.mapped, libc::PROT_NONE);
     }
@@ -90,7 +91,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Anonymous pages, at a place of their own or instead of those at `at`.
+/// Maps anonymous pages, at any address or in place of those at `at`.
 fn map(at: Option<NonNull<u8>>, len: usize, how: libc::c_int) -> NonNull<u8> {
     let (place, fixed) = match at {
         Some(place) => (place.as_ptr(), libc::MAP_FIXED),
@@ -108,7 +109,7 @@ fn map(at: Option<NonNull<u8>>, len: usize, how: libc::c_int) -> NonNull<u8> {
     NonNull::new(map.cast()).expect("the kernel maps nothing at 0")
 }
 
-/// Buffers that were given back, out of reach until they have been so for long.
+/// Returned buffers, inaccessible for a long time.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     buffers: VecDeque<Guarded>,
@@ -116,7 +117,7 @@ pub(crate) struct Quarantine {
 }
 
 impl Quarantine {
-    /// Puts one out of reach.
+    /// Makes a buffer inaccessible.
     pub(crate) fn take(&mut self, buffer: Guarded) {
         buffer.seal();
         self.bytes += buffer.mapped;
@@ -130,7 +131,7 @@ impl Quarantine {
     }
 }
 
-/// A buffer of the last ones: where it is, and what it was for.
+/// Entry of a recent buffer: its address, and its label.
 struct Entry {
     at: AtomicUsize,
     len: AtomicUsize,
@@ -153,11 +154,11 @@ fn remember(map: NonNull<u8>, len: usize, label: u64) {
     entry.at.store(map.as_ptr() as usize, Ordering::Relaxed);
 }
 
-/// The operation in whose buffer, or around it, an address lies. For a signal handler: takes no lock,
-/// allocates nothing.
+/// Returns the operation whose buffer, or the pages around it, contain an address. For a signal
+/// handler: takes no lock, allocates nothing.
 pub(crate) fn owner(address: usize) -> Option<u64> {
     let newest = NEXT.load(Ordering::Relaxed);
-    // The newest first: a place may have been used before.
+    // The newest first: the range may have been used before.
     (0..REMEMBERED).find_map(|back| {
         let entry = &LAST[newest.wrapping_sub(back + 1) % REMEMBERED];
         let at = entry.at.load(Ordering::Relaxed);
@@ -167,9 +168,9 @@ pub(crate) fn owner(address: usize) -> Option<u64> {
 }
 
 const PAGE: usize = 4096;
-/// Buffers in quarantine, far below the 65530 mappings a process may have.
+/// Maximum number of buffers in quarantine, far below a process's limit of 65530 mappings.
 const MOST: usize = 4096;
-/// And their addresses; no memory.
+/// Maximum of their address ranges, which use no memory.
 const MOST_BYTES: usize = 4 << 30;
 const REMEMBERED: usize = 8192;
 
@@ -203,7 +204,7 @@ mod unit {
         // SAFETY: room for two descriptors.
         let rc = unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) };
         assert_eq!(rc, 0);
-        // SAFETY: the kernel looks at the address and refuses.
+        // SAFETY: the kernel checks the address and fails.
         let got = unsafe { libc::write(pipe[1], at.cast(), 100) };
         let error = std::io::Error::last_os_error().raw_os_error();
         assert_eq!((got, error), (-1, Some(libc::EFAULT)));

@@ -1,9 +1,9 @@
-//! The executor with real processes.
+//! Executor with real processes.
 //!
 //! ```text
 //!   args --> director --> program's steps --> act --> process --> line ==> node
 //!                |                                                          | bmi, memory, operations
-//!                `--> finish: checks when a program is over                 ` recorder
+//!                `--> finish: checks at the end of a program                ` recorder
 //! ```
 
 mod alarm;
@@ -31,7 +31,7 @@ use args::Args;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// The whole program.
+/// Runs the program.
 pub(crate) fn run() -> ExitCode {
     let args = Args::parse();
     match args.place() {

@@ -1,9 +1,9 @@
-//! A node: does what it is told, and looks at everything it gets.
+//! A node: carries out orders, and checks everything it receives.
 //!
 //! ```text
 //!   line --> order --> operations: post, cancel, ... --> libbmi_mx.so
 //!     ^                  |
-//!     `-- note <---------'   the first thing that is wrong is the last note
+//!     `-- note <---------'   the first fault is the last note
 //! ```
 
 use super::alarm;
@@ -25,19 +25,19 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// A node.
+/// A node of a program.
 struct Node {
     operations: Operations,
     line: Line,
     port: &'static str,
-    /// Streams the director knows to be loose.
+    /// Streams that the director knows to be loose.
     loose: HashSet<Stream>,
     drain: Option<Drain>,
     talk: Option<Talk>,
     ending: bool,
 }
 
-/// Runs until it is told to end, or something is wrong.
+/// Runs until it is told to end, or finds a fault.
 pub(crate) fn run(args: &Args, place: &Place) -> ExitCode {
     let line = Line::inherited();
     // SAFETY: the director has put it there for this process, and it is not taken elsewhere.
@@ -102,7 +102,7 @@ impl Node {
         self.say(&Note::Ready)?;
         while !self.ending {
             let mut busy = false;
-            // Not all at once, so that some of it is done while messages arrive.
+            // Not all at once, so that some are done while messages arrive.
             for _ in 0..1 + self.operations.rng.index(8) {
                 match self.line.hear() {
                     Heard::Text(text) => {
@@ -119,7 +119,7 @@ impl Node {
                 talk::answer(&mut self.operations, by, tag)?;
                 busy = true;
             }
-            // Later at times, so that something is posted when the session is over.
+            // Sometimes later, so that an operation is posted after the session has ended.
             if self.operations.rng.chance(0.3) {
                 let method = self.operations.method;
                 self.operations.peers.drop_those_over(method);
@@ -221,7 +221,7 @@ impl Node {
                 let reset = sockets::reset_one(&mut self.operations.rng);
                 record(&format!("reset: {reset}"));
             }
-            // The director's.
+            // Orders for the director.
             _ => {}
         }
         Ok(())
@@ -229,7 +229,7 @@ impl Node {
 
     fn cancel(&mut self, label: u64) -> Result<(), String> {
         if let Some(stream) = self.operations.loosens(label) {
-            // Before, so that it is known whatever happens to this process.
+            // Reported first, so that it is known whatever happens to this process.
             if self.loose.insert(stream) {
                 self.say(&Note::Loose(stream))?;
             }
@@ -242,7 +242,7 @@ impl Node {
         said.map_err(|error| format!("the director does not listen: {error}"))
     }
 
-    /// Finalizes, and looks at what stays behind.
+    /// Finalizes, and checks what is left.
     fn end(&mut self, before: &(Vec<i32>, usize), listen: Option<Address>) -> Result<(), String> {
         self.operations.be_alone()?;
         self.operations.give_all_back()?;
@@ -266,7 +266,7 @@ impl Node {
         if self.port == "rdm" {
             return Ok(());
         }
-        // A thread that was joined may be listed for a moment.
+        // A joined thread may be listed for a moment.
         let timeout = Instant::now() + Duration::from_secs(2);
         loop {
             let (fds, threads) = (sockets::descriptors(), sockets::threads());
@@ -283,5 +283,5 @@ impl Node {
     }
 }
 
-/// The time that a node sleeps in the library when there is nothing to do.
+/// Idle time of a test call in milliseconds, with nothing to do.
 const IDLE_MS: i32 = 2;

@@ -13,7 +13,7 @@ use bmi_mx_torture::{Peer, Step, Stream, Verb};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The state of a node, as far as the director knows.
+/// State of a node, as far as the director knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Fate {
     Alive,
@@ -21,70 +21,70 @@ pub(crate) enum Fate {
     Dead,
 }
 
-/// The fates of all nodes.
+/// States of all nodes.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Fates(pub(crate) Vec<Fate>);
 
-/// To a node.
+/// Order to a node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// A step of the program.
+    /// Take a step of the program.
     Do(Fates, Step),
-    /// Says what is outstanding and what has been done: [`Note::Report`].
+    /// Report outstanding operations and counts: [`Note::Report`].
     Report,
-    /// Receives whatever comes from these nodes and from all that have called, with tags below `tags`.
+    /// Receive everything from these nodes and from all callers, with tags below `tags`.
     Drain {
         tags: i32,
         len: usize,
         nodes: Vec<usize>,
     },
-    /// Calls off everything that is outstanding: [`Note::Withdrawn`].
+    /// Cancel everything outstanding: [`Note::Withdrawn`].
     Withdraw(Fates),
-    /// Looks at the order of all that came; in these streams it is loose: [`Note::Checked`].
+    /// Check the order of all received messages, except in these loose streams: [`Note::Checked`].
     Check(Vec<Stream>),
-    /// Exchanges a message with each of these: [`Note::Talked`].
+    /// Exchange a message with each of these nodes: [`Note::Talked`].
     Talk(Vec<usize>),
-    /// Ends: [`Note::Figures`].
+    /// Finalize and end: [`Note::Figures`].
     Finalize,
 }
 
-/// To the director.
+/// Note to the director.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Note {
-    /// Runs.
+    /// The node is running.
     Ready,
     /// Another process has the endpoint.
     Taken,
-    /// Did one step.
+    /// A step is done.
     Done,
-    /// A send of this stream is about to be called off.
+    /// A send of this stream is about to be cancelled.
     Loose(Stream),
     Report(Report),
     Withdrawn,
     Checked,
-    /// After so many attempts with the one that took most.
+    /// All talks are over; the largest number of attempts.
     Talked(u32),
     Figures(Box<Figures>),
     /// A promise is broken.
     Fault(String),
 }
 
-/// The operations of one node, ended and pending.
+/// Operations of one node, ended and pending.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) left: Vec<Left>,
-    /// Peers that have called, and whether the library has said that their sessions are over.
+    /// Callers, and whether the library has reported the end of their sessions.
     pub(crate) callers: Vec<(Peer, bool)>,
-    /// Messages that were completed as sent, by stream.
+    /// Number of messages completed as sent, by stream.
     pub(crate) sent: Vec<(Stream, u64)>,
-    /// Messages that came.
+    /// Number of messages received, by stream.
     pub(crate) got: Vec<(Stream, u64)>,
-    /// Receives for such messages that were called off. The library may throw as many away, to make
-    /// room (docs/buffers.md).
+    /// Number of cancelled receives for such messages, by stream. The library may drop as many
+    /// messages, to free memory (docs/buffers.md).
     pub(crate) given_up: Vec<(Stream, u64)>,
 }
 
-/// An operation that is outstanding.
+/// An outstanding operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Left {
     pub(crate) label: u64,
@@ -112,13 +112,13 @@ impl Fates {
     }
 }
 
-/// An order or a note as one text.
+/// Formats an order or a note.
 pub(crate) fn text(what: &impl Serialize) -> String {
     // INVARIANT: plain data, whose maps have numbers for keys.
     serde_json::to_string(what).expect("a text")
 }
 
-/// The order or note of a text.
+/// Parses an order or a note.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }

@@ -1,11 +1,12 @@
-//! A node's operations: each completes once, as it may, and its memory is out of reach from then on.
+//! Operations of a node: each completes once, with a valid result, and its memory is inaccessible
+//! from then on.
 //!
 //! ```text
-//!   post --> | label: verb, with whom, memory | --> over: code, contents, order --> quarantine
-//!              ^ cancel, must be over at once         `-- book
+//!   post --> | label: verb, peer, memory | --> done: code, contents, order --> quarantine
+//!              ^ cancel, must end at once    `-- book
 //! ```
 //!
-//! Owns: what is outstanding, what is counted.
+//! Owns: outstanding operations, and counts.
 //! Out of scope: the director, programs.
 
 use super::args::Place;
@@ -24,20 +25,20 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
-/// All of a node's operations, and what they stand on.
+/// All operations of a node, and everything they need.
 pub(crate) struct Operations {
     pub(crate) method: Method,
     pub(crate) peers: Peers,
     pub(crate) figures: Figures,
-    /// The state of each node, as of the last order.
+    /// State of each node, as of the last order.
     pub(crate) fates: Fates,
     pub(crate) rng: Rng,
     place: Place,
     book: Book,
     ops: BTreeMap<u64, Op>,
-    /// Tests the last context, if not this thread.
+    /// Thread that tests the last context, if it is not this one.
     tester: Option<Tester>,
-    /// Operations that are over, for callers that wait for one of them.
+    /// Operations that have ended, for callers that wait for one of them.
     over: Vec<(u64, i32)>,
     next_label: u64,
     receives: u64,
@@ -46,7 +47,7 @@ pub(crate) struct Operations {
     got: HashMap<Stream, u64>,
     given_up: HashMap<Stream, u64>,
     quarantine: Quarantine,
-    /// Memory of `memalloc` that was given back, and a sum of what was in it then.
+    /// Returned memory of `memalloc`, with a checksum of its contents.
     held: VecDeque<(Lent, u64)>,
 }
 
@@ -57,7 +58,7 @@ struct Op {
     with: Object,
     tag: i32,
     len: usize,
-    /// A receive's place among all receives.
+    /// Position of a receive among all receives.
     place: u64,
     context: i64,
     memory: Memory,
@@ -104,25 +105,25 @@ impl Operations {
         }
     }
 
-    /// Any object of a node; looked up when there is none.
+    /// Returns any object of a node; looks it up if there is none.
     pub(crate) fn node(&mut self, node: usize) -> Result<Object, String> {
         let any = self.peers.any(&mut self.rng, |peer| peer.node == node);
         any.map_or_else(|| self.peers.look_up(self.method, node), Ok)
     }
 
-    /// Any object that calls a node; looked up when there is none.
+    /// Returns any object that calls a node; looks it up if there is none.
     pub(crate) fn called(&mut self, node: usize) -> Result<Object, String> {
         let calls = |peer: &Peer| (peer.node, peer.side) == (node, Side::Called);
         let any = self.peers.any(&mut self.rng, calls);
         any.map_or_else(|| self.peers.look_up(self.method, node), Ok)
     }
 
-    /// Any object of a peer; `None` when all were dropped.
+    /// Returns any object of a peer; `None` if all were dropped.
     pub(crate) fn peer(&mut self, peer: &Peer) -> Option<Object> {
         self.peers.any(&mut self.rng, |known| known == peer)
     }
 
-    /// Posts an operation and gives its label; `None` when it is refused because of the peer.
+    /// Posts an operation and returns its label; `None` if it was rejected because of the peer.
     pub(crate) fn post(
         &mut self,
         verb: Verb,
@@ -151,7 +152,7 @@ impl Operations {
             user: label as usize,
             context,
         };
-        // One piece may be a list too.
+        // One piece may be a list, too.
         let as_list = pieces.len() > 1 || self.rng.chance(0.1);
         record(&format!(
             "{label:#x} {verb:?} {peer} tag {tag} len {len} in {}",
@@ -231,7 +232,7 @@ impl Operations {
         Ok(Memory::Ours(all))
     }
 
-    /// Picks up what is over in a context; whether there was anything.
+    /// Handles operations of a context that have ended; returns whether there were any.
     pub(crate) fn test(&mut self, context: i64, idle_ms: i32) -> Result<bool, String> {
         let all = self.pick_up(context, idle_ms)?;
         let any = !all.is_empty();
@@ -244,7 +245,7 @@ impl Operations {
             Some(tester) if context == CONTEXTS - 1 => {
                 let all = tester.take()?;
                 if all.is_empty() && idle_ms > 0 {
-                    // Whatever wakes the other thread is seen the next time.
+                    // An event that wakes the other thread is seen in the next call.
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Ok(all)
@@ -253,7 +254,7 @@ impl Operations {
         }
     }
 
-    /// No other thread is in the library from now on.
+    /// Stops the other thread's calls of the library.
     pub(crate) fn be_alone(&mut self) -> Result<(), String> {
         match self.tester.take() {
             Some(tester) => tester.end().and_then(|all| self.take(all)),
@@ -278,8 +279,8 @@ impl Operations {
         self.forget(later)
     }
 
-    /// Takes in what the library told, but for peers it has forgotten: there may be messages of theirs
-    /// in the same call.
+    /// Handles the library's reports, except those of forgotten peers: the same call may have
+    /// returned messages of theirs.
     fn hear_news(&mut self) -> Result<Vec<News>, String> {
         let news = bmi::news().into_iter();
         let (later, now): (Vec<_>, _) = news.partition(|news| matches!(news, News::Forgotten(_)));
@@ -294,7 +295,7 @@ impl Operations {
             .try_for_each(|news| self.peers.take(self.method, news))
     }
 
-    /// Picks up unexpected messages: the objects they came by, and tags.
+    /// Handles unexpected messages; returns their objects and tags.
     pub(crate) fn unexpected(&mut self) -> Result<Vec<(Object, i32)>, String> {
         let all = bmi::unexpected(self.method)?;
         let later = self.hear_news()?;
@@ -368,7 +369,7 @@ impl Operations {
                 }
             }
             0 if size != len as i64 => return wrong("a send of another size"),
-            // A large message learns how much of it was wanted.
+            // The sender of a large message learns how much of it was wanted.
             codes::EMSGSIZE if size >= len as i64 => return wrong("all of it was wanted"),
             0 | codes::EMSGSIZE => *self.sent.entry(stream).or_default() += 1,
             codes::ECANCEL if !op.cancelled => return wrong("it was not called off"),
@@ -377,7 +378,7 @@ impl Operations {
             }
             codes::ECANCEL => {}
             code if is_loss(code) => {}
-            // Its receiver has called the receive off, or ended it with all others.
+            // The receiver has cancelled the receive, or ended with all others.
             codes::ENORECVR if verb == Verb::Send => {}
             _ => return wrong("a code that cannot be"),
         }
@@ -385,7 +386,7 @@ impl Operations {
         self.retire(op.memory)
     }
 
-    /// Puts memory out of reach that is no longer the library's.
+    /// Makes memory inaccessible that the library no longer uses.
     fn retire(&mut self, memory: Memory) -> Result<(), String> {
         match memory {
             Memory::Ours(all) => all.into_iter().for_each(|one| self.quarantine.take(one)),
@@ -414,7 +415,7 @@ impl Operations {
         }
     }
 
-    /// Gives back whatever `memalloc` lent for operations that are over.
+    /// Frees all memory of `memalloc` whose operations have ended.
     pub(crate) fn give_all_back(&mut self) -> Result<(), String> {
         while !self.held.is_empty() {
             self.give_back()?;
@@ -422,19 +423,19 @@ impl Operations {
         Ok(())
     }
 
-    /// Labels of what is outstanding, oldest first.
+    /// Returns the labels of outstanding operations, oldest first.
     pub(crate) fn outstanding(&self) -> Vec<u64> {
         self.ops.keys().copied().collect()
     }
 
-    /// The stream that is loose from now on if this operation is called off.
+    /// Returns the stream that becomes loose if this operation is cancelled.
     pub(crate) fn loosens(&self, label: u64) -> Option<Stream> {
         let op = self.ops.get(&label)?;
         let stream = Stream::to(self.me(), &op.with.peer, op.tag);
         (op.verb != Verb::Recv).then_some(stream)
     }
 
-    /// Calls an operation off; it must be over at once. Nothing if it is over already.
+    /// Cancels an operation, which must end at once. Does nothing if it has ended already.
     pub(crate) fn cancel(&mut self, label: u64) -> Result<(), String> {
         let Some(op) = self.ops.get_mut(&label) else {
             return Ok(());
@@ -446,7 +447,7 @@ impl Operations {
         let handed_over = self.tester.is_some() && context == CONTEXTS - 1;
         let begin = Instant::now();
         let rc = self.method.cancel(id, context);
-        // The other thread may have picked it up already.
+        // The other thread may have reported it already.
         let before = handed_over && rc == codes::EINVAL;
         if rc != 0 && !before {
             return Err(format!("cancel of {label:#x}: {}", codes::name(rc)));
@@ -470,7 +471,7 @@ impl Operations {
         }
     }
 
-    /// Operations that are over since the last time.
+    /// Returns the operations that have ended since the last call.
     pub(crate) fn take_over(&mut self) -> Vec<(u64, i32)> {
         std::mem::take(&mut self.over)
     }
@@ -493,7 +494,7 @@ impl Operations {
         }
     }
 
-    /// Whether everything came in order, but in these streams.
+    /// Checks that all messages came in order, except in these streams.
     pub(crate) fn check_order(&self, loose: &[Stream]) -> Result<(), String> {
         let checked = self.book.check_order(|stream| loose.contains(stream));
         checked.map_err(|fault| fault.to_string())
@@ -512,7 +513,7 @@ impl Memory {
         }
     }
 
-    /// Its first bytes, one piece after the other.
+    /// Returns the first bytes, one piece after the other.
     fn read(&self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len);
         match self {
@@ -540,13 +541,13 @@ impl Lent {
     }
 }
 
-/// Codes of operations with a peer that is lost, or cannot be had.
+/// Returns whether a code means that the peer is lost or unreachable.
 fn is_loss(code: i32) -> bool {
     use codes::{ECONNREFUSED, EHOSTUNREACH, ENETRESET, ETIMEDOUT};
     [ENETRESET, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH].contains(&code)
 }
 
-/// The time that the other thread may have a completion before this one has it: it may be frozen meanwhile.
+/// Maximum time for which the other thread may hold a completion: it may be stopped meanwhile.
 const HAND_OVER: Duration = Duration::from_secs(10);
-/// Buffers of `memalloc` that are looked at again before they are given back.
+/// Number of buffers of `memalloc` that are checked again before they are freed.
 const HELD: usize = 32;

@@ -1,4 +1,4 @@
-//! The address objects a node has, and the peers they stand for.
+//! Address objects of a node, and their peers.
 //!
 //! ```text
 //!   looked up ----------> object, object: node 1, which this node calls      --- dropped --> must not be seen again
@@ -6,7 +6,7 @@
 //!                           `-- forgotten: every post ends with ENETRESET -- may be dropped --> dropped
 //! ```
 //!
-//! Owns: which objects are alive, and of whom.
+//! Owns: the living objects, and their peers.
 //! Out of scope: operations.
 
 use super::args::Place;
@@ -21,18 +21,18 @@ use std::collections::BTreeSet;
 pub(crate) struct Object {
     pub(crate) address: Address,
     pub(crate) peer: Peer,
-    /// The library's name of a caller.
+    /// Name that the library uses for a caller.
     name: Option<i64>,
-    /// The library has said that the session of this caller is over.
+    /// Whether the library has reported the end of this caller's session.
     pub(crate) is_over: bool,
 }
 
-/// All of them.
+/// All address objects.
 #[derive(Debug)]
 pub(crate) struct Peers {
     place: Place,
     objects: Vec<Object>,
-    /// Peers so far.
+    /// Number of peers so far.
     count: u32,
 }
 
@@ -45,26 +45,26 @@ impl Peers {
         }
     }
 
-    /// Any object of those that are `wanted`.
+    /// Returns any object of the `wanted` peers.
     pub(crate) fn any(&self, rng: &mut Rng, wanted: impl Fn(&Peer) -> bool) -> Option<Object> {
         let all = self.objects.iter().filter(|object| wanted(&object.peer));
         let all: Vec<_> = all.copied().collect();
         (!all.is_empty()).then(|| rng.pick(&all))
     }
 
-    /// Each peer.
+    /// Returns each peer.
     pub(crate) fn all(&self) -> BTreeSet<Peer> {
         self.objects.iter().map(|object| object.peer).collect()
     }
 
-    /// Peers that have called, and whether their sessions are over.
+    /// Returns the callers, and whether their sessions have ended.
     pub(crate) fn callers(&self) -> Vec<(Peer, bool)> {
         let called = |object: &&Object| object.peer.side == Side::Caller;
         let all = self.objects.iter().filter(called);
         all.map(|object| (object.peer, object.is_over)).collect()
     }
 
-    /// A new object that calls a node. All those of one node are one peer.
+    /// Makes a new object that calls a node. All such objects of one node are one peer.
     pub(crate) fn look_up(&mut self, method: Method, node: usize) -> Result<Object, String> {
         let address = method.lookup(&bmi::name_of(&self.place, node))?;
         if let Some(known) = self.at(address) {
@@ -99,7 +99,7 @@ impl Peers {
         object
     }
 
-    /// Drops the objects of those peers that are `wanted`.
+    /// Drops the objects of the `wanted` peers.
     pub(crate) fn drop(&mut self, method: Method, wanted: impl Fn(&Peer) -> bool) {
         let drops = |object: &mut Object| wanted(&object.peer);
         for object in self.objects.extract_if(.., drops) {
@@ -107,7 +107,7 @@ impl Peers {
         }
     }
 
-    /// Drops those whose sessions are over, if the library holds nothing of theirs any more.
+    /// Drops callers whose sessions have ended, if the library holds nothing of theirs any more.
     pub(crate) fn drop_those_over(&mut self, method: Method) {
         let drops = |object: &mut Object| object.is_over && method.may_drop(object.address);
         for object in self.objects.extract_if(.., drops) {
@@ -116,13 +116,13 @@ impl Peers {
         }
     }
 
-    /// The object at an address; `None` if there is none that is alive.
+    /// Returns the living object at an address.
     pub(crate) fn at(&self, address: Address) -> Option<Object> {
         let mut all = self.objects.iter();
         all.find(|object| object.address == address).copied()
     }
 
-    /// Takes in what the library told.
+    /// Handles a report of the library.
     pub(crate) fn take(&mut self, method: Method, news: News) -> Result<(), String> {
         match news {
             News::Wrong(text) => Err(text),
@@ -143,7 +143,7 @@ impl Peers {
             }
             News::Forgotten(name) => {
                 let mut all = self.objects.iter_mut();
-                // It may have been dropped while the library was about to tell.
+                // Dropped while the library was about to report it.
                 let Some(object) = all.find(|object| object.name == Some(name)) else {
                     return Ok(());
                 };
@@ -157,7 +157,7 @@ impl Peers {
         }
     }
 
-    /// The node that calls itself this.
+    /// Returns the node with this name.
     fn node_named(&self, text: &str) -> Option<usize> {
         let rest = text.strip_prefix("mx://")?;
         let rest = rest.split('/').next()?;

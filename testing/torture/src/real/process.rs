@@ -1,10 +1,10 @@
-//! The process of a node, seen from outside.
+//! Process of a node, seen from outside.
 //!
 //! ```text
 //!   spawn --> runs --SIGSTOP--> frozen --SIGCONT--> runs --> exits, or kill -9 --> reaped
 //! ```
 //!
-//! The kernel ends it when the director dies.
+//! The kernel kills it when the director dies.
 //!
 //! Owns: the pid, until it is reaped.
 
@@ -26,7 +26,7 @@ pub(crate) struct Process {
     pub(crate) recorder: Recorder,
 }
 
-/// Keeps the numbers a node's line and recorder have in the node from being given to anything else here.
+/// Reserves the descriptor numbers of a node's line and recorder in this process.
 pub(crate) fn reserve_descriptors() -> io::Result<()> {
     let nothing = File::open("/dev/null")?;
     for fd in [LINE_FD, RECORDER_FD] {
@@ -37,13 +37,13 @@ pub(crate) fn reserve_descriptors() -> io::Result<()> {
         }
     }
     if nothing.as_raw_fd() <= RECORDER_FD {
-        // It has one of the numbers, and is to keep it.
+        // It has one of the numbers, and must keep it.
         let _ = std::os::fd::IntoRawFd::into_raw_fd(nothing);
     }
     Ok(())
 }
 
-/// A copy with a number from 10 on, out of the way of those that the child gets.
+/// Duplicates a descriptor to a number from 10 on, out of the way of the child's.
 fn high(fd: &impl AsRawFd) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers.
     let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) };
@@ -110,24 +110,24 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends it a signal. It is not reaped yet, so that the pid is its own.
+    /// Sends a signal. The process is not reaped, so its pid is still its own.
     pub(crate) fn signal(&self, signal: libc::c_int) {
         // SAFETY: takes numbers.
         unsafe { libc::kill(self.pid() as libc::pid_t, signal) };
     }
 
-    /// Whether it has ended, and how.
+    /// Returns the exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// kill -9, and reap.
+    /// Kills it by SIGKILL, and reaps it.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// The stacks of its threads, if there is a debugger.
+    /// Returns the stacks of its threads, if there is a debugger.
     pub(crate) fn stacks(&self) -> String {
         let mut command = Command::new("gdb");
         command.args(["-nx", "-batch", "-ex", "set pagination off"]);

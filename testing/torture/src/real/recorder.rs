@@ -1,11 +1,11 @@
-//! The last actions of a node, in memory that outlives it.
+//! Latest actions of a node, in memory that survives it.
 //!
 //! ```text
-//!   node: line ---> | ... newest|oldest ... |  <--- read when something went wrong: director
+//!   node: line ---> | ... newest|oldest ... |  <--- read after a fault: director
 //!                   `---- one memfd --------'
 //! ```
 //!
-//! Owns: the memory both have mapped.
+//! Owns: the memory that both processes have mapped.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// The recorder of a node, as either process has it.
+/// Recorder of a node, in either process.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     map: NonNull<Page>,
@@ -21,7 +21,7 @@ pub(crate) struct Recorder {
 
 /// The mapped memory.
 struct Page {
-    /// Bytes ever written.
+    /// Bytes written so far.
     end: AtomicU64,
     bytes: [AtomicU8; ROOM],
 }
@@ -31,7 +31,7 @@ unsafe impl Send for Recorder {}
 // SAFETY: as above.
 unsafe impl Sync for Recorder {}
 
-/// Memory for a recorder, that a child may be given.
+/// Makes memory for a recorder, which a child can inherit.
 pub(crate) fn memory() -> io::Result<OwnedFd> {
     // SAFETY: a C string and a flag.
     let fd = unsafe { libc::memfd_create(c"torture-recorder".as_ptr(), libc::MFD_CLOEXEC) };
@@ -46,7 +46,7 @@ pub(crate) fn memory() -> io::Result<OwnedFd> {
 }
 
 impl Recorder {
-    /// Maps what [`memory`] made. It stays mapped as long as this value lives.
+    /// Maps the memory of [`memory`]. It stays mapped as long as this value lives.
     pub(crate) fn open(fd: &impl AsRawFd) -> io::Result<Self> {
         let how = libc::PROT_READ | libc::PROT_WRITE;
         let len = size_of::<Page>();
@@ -72,7 +72,7 @@ impl Recorder {
         unsafe { self.map.as_ref() }
     }
 
-    /// Adds a line. From any thread; lines of two threads do not mix.
+    /// Adds a line. Any thread may call it; lines of two threads do not mix.
     pub(crate) fn line(&self, text: &[u8]) {
         let text = &text[..text.len().min(LONGEST)];
         let page = self.page();
@@ -84,7 +84,7 @@ impl Recorder {
         }
     }
 
-    /// The lines that are still there, oldest first.
+    /// Returns the lines that are still there, oldest first.
     pub(crate) fn text(&self) -> String {
         let page = self.page();
         let end = page.end.load(Ordering::Relaxed) as usize;
@@ -93,7 +93,7 @@ impl Recorder {
         let bytes: Vec<u8> = (begin..end).map(byte).collect();
         let text = String::from_utf8_lossy(&bytes);
         match text.split_once('\n') {
-            // The first one has lost its beginning.
+            // The first line has lost its beginning.
             Some((_, rest)) if begin > 0 => rest.to_owned(),
             _ => text.into_owned(),
         }

@@ -1,7 +1,8 @@
-//! The parts of a seed besides the steps: the shape of the program, and the library's settings.
+//! Parameters derived from a seed besides the steps: the shape of the program, and the library's
+//! settings.
 //!
 //! ```text
-//!   seed --> Shape, 1 of 8: calm cancels deaths frozen storm, else random
+//!   seed --> Shape, 1 of 8: calm cancels deaths frozen storm, otherwise random
 //!       `--> MX_*: small time-outs always, odd sizes sometimes
 //! ```
 
@@ -9,8 +10,8 @@ use bmi_mx_torture::Shape;
 use mx_sim::Rng;
 use std::time::Duration;
 
-/// The shape of a seed's program. `name`: it, whatever the seed says; `None` for a name that is none.
-/// `fabric`: shorter, for to start a process takes long.
+/// Returns the shape of a seed's program. `name` selects one whatever the seed; `None` for an
+/// unknown name. `fabric`: shorter, because starting a process takes long.
 pub(crate) fn shape(seed: u64, name: Option<&str>, fabric: bool) -> Option<Shape> {
     let mut rng = Rng::new(seed ^ 0x0073_6861_7065).fork();
     let named = Shape::named();
@@ -29,23 +30,23 @@ pub(crate) fn shape(seed: u64, name: Option<&str>, fabric: bool) -> Option<Shape
     // Shorter and longer than the time-outs below.
     shape.freeze = Duration::from_millis(rng.pick(&[20, 500, 3_000]));
     shape.pause = shape.pause.min(Duration::from_millis(20));
-    // Takes a network of its own.
+    // Needs a network of its own.
     shape.weights.cut = 0;
-    // More than a ring or a socket holds: called off when half of it has gone.
+    // More than a ring or a socket holds: cancelled when half of it has been sent.
     if shape.name == "cancels" {
         shape.message_max = 3 << 20;
     }
     Some(shape)
 }
 
-/// The time that the director waits after each step: none, until what was posted is on its way, or
-/// until it is done.
+/// Returns the time that the director waits after each step: none, until operations are under way,
+/// or until they are done.
 pub(crate) fn pace(seed: u64) -> Duration {
     let mut rng = Rng::new(seed ^ 0x7061_6365).fork();
     Duration::from_micros(rng.pick(&[0, 0, 200, 2_000]))
 }
 
-/// The nodes' environment.
+/// Returns the nodes' environment.
 pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> {
     let mut rng = Rng::new(seed ^ 0x0065_6e76).fork();
     let mut all = vec![
@@ -65,7 +66,7 @@ pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> 
         ("BMI_MX_BUFFER_CACHE", &["64M", "0"]),
         ("MX_UNEXPECTED_BYTES", &["64M", "8M"]),
     ] {
-        // Mostly as it is by default.
+        // Mostly the default.
         let value = if rng.chance(0.7) {
             values[0]
         } else {
@@ -76,7 +77,7 @@ pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> 
     all
 }
 
-/// After so long a silent peer is given up; longer than a busy machine keeps a thread waiting.
+/// Time-out of a silent peer; longer than a busy machine keeps a thread waiting.
 pub(crate) const PEER_TIMEOUT_MS: u64 = 2_000;
 
 #[cfg(test)]

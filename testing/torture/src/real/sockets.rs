@@ -1,16 +1,16 @@
-//! A connection is broken, from inside the process that has it.
+//! Breaks a connection from inside the process that has it.
 //!
 //! ```text
 //!   /proc/self/fd --> sockets --> TCP, connected --> one of them: shut down, or reset
 //! ```
 //!
-//! Out of scope: whom a connection leads to.
+//! Out of scope: the peer of a connection.
 
 use mx_sim::Rng;
 use std::os::fd::RawFd;
 
-/// Breaks one of this process's TCP connections; false when there is none. Which one is left to chance,
-/// and so is whether the peer finds an end of the stream or an error.
+/// Breaks one of this process's TCP connections; returns false if there is none. Chance selects the
+/// connection, and whether the peer sees an end of the stream or an error.
 pub(crate) fn reset_one(rng: &mut Rng) -> bool {
     let connected: Vec<_> = descriptors().into_iter().filter(|fd| is_tcp(*fd)).collect();
     if connected.is_empty() {
@@ -31,7 +31,7 @@ pub(crate) fn reset_one(rng: &mut Rng) -> bool {
     true
 }
 
-/// All descriptors of this process but the one they are listed with.
+/// Returns all descriptors of this process except the one of the listing.
 pub(crate) fn descriptors() -> Vec<RawFd> {
     let Ok(list) = std::fs::read_dir("/proc/self/fd") else {
         return Vec::new();
@@ -41,13 +41,13 @@ pub(crate) fn descriptors() -> Vec<RawFd> {
         name.to_str()?.parse().ok()
     };
     let all: Vec<RawFd> = list.filter_map(number).collect();
-    // The list's own is closed by now.
+    // The listing's own descriptor is closed by now.
     // SAFETY: takes numbers.
     let open = |fd: &RawFd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0;
     all.into_iter().filter(open).collect()
 }
 
-/// The number of threads of this process.
+/// Returns the number of threads of this process.
 pub(crate) fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }

@@ -1,11 +1,11 @@
 //! All nodes of one program, seen from the director.
 //!
 //! ```text
-//!   give(order) --> | line | --> node         hear: notes, ends, thaws that are due
-//!                                  `--> taken in, or a Trouble: the program has failed
+//!   give(order) --> | line | --> node         hear: notes, ends, nodes to continue
+//!                                  `--> handled, or a Trouble: the program has failed
 //! ```
 //!
-//! Owns: the processes, and what they said.
+//! Owns: the processes, and their notes.
 
 use super::args::{Args, Place};
 use super::figures::Figures;
@@ -20,19 +20,19 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Why a program ends before its end.
+/// Reason why a program ends early.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// A promise is broken.
     Fault {
         node: usize,
         text: String,
-        /// Its threads' stacks are worth a look.
+        /// Whether to save its threads' stacks.
         look: bool,
     },
     /// Another process has the endpoints.
     Taken,
-    /// The user wants this to end.
+    /// The user has interrupted the program.
     Interrupted,
 }
 
@@ -47,14 +47,14 @@ pub(crate) struct Member {
     /// Recorders of earlier lives, as text.
     pub(crate) past: Vec<String>,
     ready: bool,
-    /// Steps it was given and has not done.
+    /// Steps given and not done.
     owed: usize,
-    /// When it was last heard, or given something while nothing was owed.
+    /// Time of its last note, or of an order while no step was outstanding.
     heard: Instant,
     frozen: Option<Instant>,
-    /// Told to finalize, and until when it has to.
+    /// Deadline of a node that was told to finalize.
     ending: Option<Instant>,
-    /// Something happened to it or to one of its connections, by way of the program.
+    /// Whether the program has disturbed the node or one of its connections.
     pub(crate) disturbed: bool,
     pub(crate) report: Option<Report>,
     pub(crate) withdrawn: bool,
@@ -62,25 +62,25 @@ pub(crate) struct Member {
     pub(crate) talked: Option<u32>,
 }
 
-/// All of them.
+/// All nodes.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     args: &'a Args,
     seed: u64,
     base: u32,
-    /// Keeps the endpoints for this director.
+    /// Reserves the endpoints for this director.
     _claim: UnixDatagram,
     environment: Vec<(&'static str, String)>,
     pub(crate) members: Vec<Member>,
-    /// Streams of which a send was called off.
+    /// Streams of which a send was cancelled.
     pub(crate) loose: BTreeSet<Stream>,
     pub(crate) figures: Figures,
-    /// Every process there was.
+    /// Every process so far.
     pub(crate) pids: Vec<u32>,
 }
 
 impl<'a> Stage<'a> {
-    /// Starts so many nodes, and waits until all are there. Each `attempt` has other endpoints.
+    /// Starts the nodes, and waits until all run. Each `attempt` uses other endpoints.
     pub(crate) fn set(
         args: &'a Args,
         seed: u64,
@@ -125,7 +125,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Begins the next life of a node that is over, or about to be.
+    /// Begins the next life of a node that has ended, or is about to.
     pub(crate) fn restart(&mut self, node: usize) -> Result<(), Trouble> {
         self.hear_until(|stage| stage.members[node].ending.is_none())?;
         self.members[node].life += 1;
@@ -152,12 +152,12 @@ impl<'a> Stage<'a> {
         Fates(self.members.iter().map(fate).collect())
     }
 
-    /// Tells a node to do a step.
+    /// Gives a node a step.
     pub(crate) fn give_step(&mut self, node: usize, step: Step) -> Result<(), Trouble> {
         self.give(node, &Order::Do(self.fates(), step))
     }
 
-    /// Tells a node something, in its turn.
+    /// Gives a node an order, after the earlier ones.
     pub(crate) fn give(&mut self, node: usize, order: &Order) -> Result<(), Trouble> {
         self.hear_until(|stage| stage.members[node].owed < WINDOW)?;
         let text = notes::text(order);
@@ -169,7 +169,7 @@ impl<'a> Stage<'a> {
             match process.line.offer(&text) {
                 Ok(true) => break,
                 Ok(false) => self.hear(Duration::from_millis(5))?,
-                // It is over; the next `hear` finds out how.
+                // It has ended; the next `hear` finds out how.
                 Err(_) => return self.hear(Duration::ZERO),
             }
         }
@@ -188,7 +188,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn kill(&mut self, node: usize) -> Result<(), Trouble> {
         if let Some(mut process) = self.members[node].process.take() {
             process.kill();
-            // Its messages before that count.
+            // Its earlier notes count.
             while let Heard::Text(text) = process.line.hear() {
                 self.note(node, &text)?;
             }
@@ -219,7 +219,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Waits until no node is frozen any more.
+    /// Waits until no node is stopped any more.
     pub(crate) fn thaw_all(&mut self) -> Result<(), Trouble> {
         while let Some(then) = self.members.iter().filter_map(|member| member.frozen).max() {
             self.hear(line::until(then))?;
@@ -227,7 +227,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Hears all nodes for so long, whatever happens.
+    /// Handles notes of all nodes for that long.
     pub(crate) fn pause(&mut self, span: Duration) -> Result<(), Trouble> {
         let then = Instant::now() + span;
         while Instant::now() < then {
@@ -236,8 +236,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Hears all nodes until something is so. A node that says nothing although it has something to do
-    /// is a fault.
+    /// Handles notes of all nodes until a condition holds. A node that is silent although it has
+    /// something to do is a fault.
     pub(crate) fn hear_until(&mut self, so: impl Fn(&Self) -> bool) -> Result<(), Trouble> {
         let begin = Instant::now();
         while !so(self) {
@@ -258,7 +258,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Takes in what there is, or what comes first within this span.
+    /// Handles all notes, waiting up to `span` for the first.
     pub(crate) fn hear(&mut self, span: Duration) -> Result<(), Trouble> {
         if INTERRUPTED.load(Ordering::Relaxed) {
             return Err(Trouble::Interrupted);
@@ -332,7 +332,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// A node's end of the line is closed: it has ended, or is about to.
+    /// Handles a closed line: the node has ended, or is about to.
     fn over(&mut self, node: usize) -> Result<(), Trouble> {
         let member = &mut self.members[node];
         let Some(process) = &mut member.process else {
@@ -379,7 +379,7 @@ impl Member {
     }
 }
 
-/// A fault of a node that says all there is to say.
+/// Makes a fault of a node that needs no further data.
 pub(crate) fn fault(node: usize, text: String) -> Trouble {
     Trouble::Fault {
         node,
@@ -388,11 +388,11 @@ pub(crate) fn fault(node: usize, text: String) -> Trouble {
     }
 }
 
-/// Endpoint numbers that no other director uses, and what says so.
+/// Claims endpoint numbers that no other director uses; returns the claim, too.
 fn claim_endpoints(place: u64) -> (u32, UnixDatagram) {
     let begin = u64::from(std::process::id()) * 131 + place;
     for more in 0.. {
-        // Below what other test programs claim (c_tests/support/ids.h).
+        // Below the numbers that other test programs claim (c_tests/support/ids.h).
         let base = 1024 + ((begin + more) % 640) as u32 * 8;
         let name = format!("bmi-mx-torture-{base}");
         let claimed =
@@ -405,7 +405,7 @@ fn claim_endpoints(place: u64) -> (u32, UnixDatagram) {
     unreachable!("the loop has no end")
 }
 
-/// Steps a node may have before it.
+/// Maximum number of steps given to a node and not done.
 const WINDOW: usize = 48;
 /// Longer than anything takes, with every time-out of the library and on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(25);

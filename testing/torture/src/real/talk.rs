@@ -1,4 +1,4 @@
-//! A short conversation with every node that lives: a connection that works, both ways.
+//! A short exchange with every living node, which shows that connections work both ways.
 //!
 //! ```text
 //!   n0, the caller  -- unexpected, PING + attempt ---------> n1
@@ -7,14 +7,14 @@
 //!
 //! A link that broke unnoticed costs an attempt, so there are several.
 //!
-//! Owns: with whom the talk is not over.
+//! Owns: the nodes with which the exchange is not over.
 
 use super::operations::Operations;
 use super::peers::Object;
 use bmi_mx_torture::Verb;
 use std::time::{Duration, Instant};
 
-/// The conversations of a node.
+/// Exchanges of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
     with: Vec<Remote>,
@@ -26,12 +26,12 @@ struct Remote {
     node: usize,
     attempt: u32,
     receive: Option<u64>,
-    /// When the next attempt is made.
+    /// Time of the next attempt.
     next: Instant,
 }
 
 impl Talk {
-    /// Begins with all of these.
+    /// Begins with all of these nodes.
     pub(crate) fn begin(nodes: &[usize]) -> Self {
         let now = Instant::now();
         let remote = |node: &usize| Remote {
@@ -46,7 +46,7 @@ impl Talk {
         }
     }
 
-    /// Goes on; the number of attempts it took when it is over with all.
+    /// Continues; returns the largest number of attempts once all exchanges are over.
     pub(crate) fn step(
         &mut self,
         operations: &mut Operations,
@@ -88,13 +88,13 @@ impl Talk {
         Ok(self.with.is_empty().then_some(self.most))
     }
 
-    /// Conversations that the node has not finished.
+    /// Returns the nodes with which the exchange is not over.
     pub(crate) fn left(&self) -> Vec<usize> {
         self.with.iter().map(|remote| remote.node).collect()
     }
 }
 
-/// Answers a message if it belongs to a conversation.
+/// Answers a message if it belongs to an exchange.
 pub(crate) fn answer(operations: &mut Operations, from: Object, tag: i32) -> Result<(), String> {
     let attempt = tag - PING;
     if (1..REPLY - PING).contains(&attempt) {
@@ -107,5 +107,5 @@ const PING: i32 = 1 << 24;
 const REPLY: i32 = PING + (1 << 16);
 /// Longer than any time-out of the library in these programs.
 const TIMEOUT: Duration = Duration::from_secs(4);
-/// After an error.
+/// Pause after an error.
 const PAUSE: Duration = Duration::from_millis(20);

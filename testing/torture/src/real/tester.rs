@@ -1,10 +1,10 @@
-//! A thread that picks up what is over in one context, while another posts and cancels.
+//! A thread that tests one context, while another thread posts and cancels.
 //!
 //! ```text
 //!   node's thread:  post, cancel     take <---- | over, over ... | <---- testcontext: this thread
 //! ```
 //!
-//! Owns: the thread, and what it has picked up.
+//! Owns: the thread, and the completions it has got.
 //! Out of scope: operations.
 
 use super::bmi;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// The thread.
+/// The testing thread.
 #[derive(Debug)]
 pub(crate) struct Tester {
     shared: Arc<Shared>,
@@ -23,7 +23,7 @@ pub(crate) struct Tester {
 #[derive(Debug)]
 struct Shared {
     stop: AtomicBool,
-    /// Or what went wrong.
+    /// Completions, or an error.
     picked: Mutex<Result<Vec<Done>, String>>,
 }
 
@@ -55,14 +55,14 @@ impl Tester {
         }
     }
 
-    /// Completions that it has picked up since the last time.
+    /// Returns the completions since the last call.
     pub(crate) fn take(&self) -> Result<Vec<Done>, String> {
         let picked = &self.shared.picked;
         let mut picked = picked.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *picked, Ok(Vec::new()))
     }
 
-    /// Ends it, and gives what it has picked up until then.
+    /// Ends the thread, and returns its last completions.
     pub(crate) fn end(mut self) -> Result<Vec<Done>, String> {
         self.stop();
         self.take()
