@@ -57,7 +57,6 @@ fn nothing_lost(pair: &mut Pair) {
     assert_eq!((lost(&mut pair.a), lost(&mut pair.b)), (None, None));
 }
 
-/// With credits that it has not been told of yet.
 #[test]
 fn a_message_instead_of_an_answer_ends_a_call() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! What a poll of the active links alone would leave out.
+//! Tests of `is_active` and `is_calm`, which say whether a poll of the active links alone leaves something out.
 
 use super::{Node, link_up, linked};
 use crate::queue::Reason;
