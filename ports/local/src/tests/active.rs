@@ -6,11 +6,14 @@ use crate::{ACTIVE_KEPT, IDLE_AFTER};
 use mx_proto::LinkId;
 use mx_proto::port::LinkControl;
 
+/// Gives a node something to look at beside its link.
+type Make = fn(&mut Node, LinkId);
+
 #[test]
 fn whatever_else_there_is_to_look_at_is_told() {
     assert!(!Node::new().port.is_active(), "no link");
     let (mut a, ab, _b, _) = linked();
-    let beside: [(&str, fn(&mut Node, LinkId)); 3] = [
+    let beside: [(&str, Make); 3] = [
         ("control", |node, _| node.port.note_control()),
         ("a sleep", |node, _| {
             assert!(node.port.arm());
