@@ -270,7 +270,8 @@ static int unexpected_now(bmi_op_id_t *id, struct bmi_method_addr *to, const voi
     return ops->post_sendunexpected(id, to, buffer, size, BMI_EXT_ALLOC, 1, NULL, context, NULL);
 }
 
-static void post_arguments(struct side *side)
+/* Posts with a peer, each with a wrong argument. Nothing is written. */
+static void wrong_posts(struct bmi_method_addr *peer)
 {
     static const bmi_context_id contexts[] = {-1, 16, 17, INT_MAX, INT64_MAX, INT64_MIN};
     static const bmi_size_t large[] = {(bmi_size_t)INT_MAX + 1, (bmi_size_t)1 << 32,
@@ -280,39 +281,49 @@ static void post_arguments(struct side *side)
     char buffer[64] = "";
     char stranger[64] = {0};
 
-    begin();
-    WRONG(send_now(NULL, self, buffer, 8, 0));
-    WRONG(send_now(ODD(ids), self, buffer, 8, 0));
+    WRONG(send_now(NULL, peer, buffer, 8, 0));
+    WRONG(send_now(ODD(ids), peer, buffer, 8, 0));
     WRONG(send_now(ids, NULL, buffer, 8, 0));
     WRONG(send_now(ids, (void *)stranger, buffer, 8, 0));
-    WRONG(send_now(ids, ODD(self), buffer, 8, 0));
-    WRONG(send_now(ids, self, NULL, 8, 0));
-    WRONG(send_now(ids, self, buffer, -1, 0));
-    WRONG(send_now(ids, self, buffer, INT64_MIN, 0));
-    WRONG(unexpected_now(NULL, self, buffer, 8, 0));
+    WRONG(send_now(ids, ODD(peer), buffer, 8, 0));
+    WRONG(send_now(ids, peer, NULL, 8, 0));
+    WRONG(send_now(ids, peer, buffer, -1, 0));
+    WRONG(send_now(ids, peer, buffer, INT64_MIN, 0));
+    WRONG(unexpected_now(NULL, peer, buffer, 8, 0));
     WRONG(unexpected_now(ids, NULL, buffer, 8, 0));
     WRONG(unexpected_now(ids, (void *)stranger, buffer, 8, 0));
-    WRONG(unexpected_now(ids, self, NULL, 8, 0));
-    WRONG(unexpected_now(ids, self, buffer, -1, 0));
-    WRONG(recv_now(NULL, self, buffer, 8, actual, 0));
+    WRONG(unexpected_now(ids, peer, NULL, 8, 0));
+    WRONG(unexpected_now(ids, peer, buffer, -1, 0));
+    WRONG(recv_now(NULL, peer, buffer, 8, actual, 0));
+    WRONG(recv_now(ODD(ids), peer, buffer, 8, actual, 0));
     WRONG(recv_now(ids, NULL, buffer, 8, actual, 0));
     WRONG(recv_now(ids, (void *)stranger, buffer, 8, actual, 0));
-    WRONG(recv_now(ids, self, NULL, 8, actual, 0));
-    WRONG(recv_now(ids, self, buffer, 8, ODD(actual), 0));
-    WRONG(recv_now(ids, self, buffer, -1, actual, 0));
+    WRONG(recv_now(ids, ODD(peer), buffer, 8, actual, 0));
+    WRONG(recv_now(ids, peer, NULL, 8, actual, 0));
+    WRONG(recv_now(ids, peer, buffer, 8, ODD(actual), 0));
+    WRONG(recv_now(ids, peer, buffer, -1, actual, 0));
     for (size_t i = 0; i < sizeof contexts / sizeof contexts[0]; i++) {
-        WRONG(send_now(ids, self, buffer, 8, contexts[i]));
-        WRONG(unexpected_now(ids, self, buffer, 8, contexts[i]));
-        WRONG(recv_now(ids, self, buffer, 8, actual, contexts[i]));
+        WRONG(send_now(ids, peer, buffer, 8, contexts[i]));
+        WRONG(unexpected_now(ids, peer, buffer, 8, contexts[i]));
+        WRONG(recv_now(ids, peer, buffer, 8, actual, contexts[i]));
     }
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++) {
-        CHECK_THAT(send_now(ids, self, buffer, large[i], 0), ==, -BMI_EMSGSIZE);
-        CHECK_THAT(unexpected_now(ids, self, buffer, large[i], 0), ==, -BMI_EMSGSIZE);
+        CHECK_THAT(send_now(ids, peer, buffer, large[i], 0), ==, -BMI_EMSGSIZE);
+        CHECK_THAT(unexpected_now(ids, peer, buffer, large[i], 0), ==, -BMI_EMSGSIZE);
     }
     /* Too large for an unexpected message, but not for an expected one (BMI_MX_UNEXPECTED_MAX <= 1 GiB). */
-    CHECK_THAT(unexpected_now(ids, self, buffer, INT_MAX, 0), ==, -BMI_EMSGSIZE);
+    CHECK_THAT(unexpected_now(ids, peer, buffer, INT_MAX, 0), ==, -BMI_EMSGSIZE);
     CHECK_THAT(ids[0], ==, 5);
     CHECK_THAT(actual[0], ==, 5);
+}
+
+static void post_arguments(struct side *side)
+{
+    char buffer[64] = "";
+    char stranger[64] = {0};
+
+    begin();
+    wrong_posts(self);
     /* Buffer types, user_ptr and hints are not checked. */
     {
         struct op receive = {0}, send = {0};
@@ -328,6 +339,9 @@ static void post_arguments(struct side *side)
             op_sent(&send);
         op_received(&receive, 8);
     }
+    /* Peers that are ready: their posts have a front. */
+    wrong_posts(self);
+    wrong_posts(called);
     end();
 }
 

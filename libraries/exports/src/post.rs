@@ -157,8 +157,7 @@ impl PostArgs {
     #[inline(always)]
     fn right(&self) -> Option<(NonNull<bmi_method_addr>, NonNull<bmi_op_id_t>)> {
         let (addr, id) = (NonNull::new(self.addr)?, NonNull::new(self.id)?);
-        let aligned = addr.is_aligned() & id.is_aligned();
-        (aligned && context(self.context_id).is_ok()).then_some((addr, id))
+        (id.is_aligned() && context(self.context_id).is_ok()).then_some((addr, id))
     }
 
     /// Implements the front of [`Self::send_one`]: sends a small message at once if the arguments are valid and nothing

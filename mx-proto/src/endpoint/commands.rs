@@ -318,7 +318,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Posts a receive as [`Self::recv_from`] does, if it is the ordinary case: the remote is connected and monitored,
     /// and no message waits for a receive. Otherwise returns `None` without having posted anything, and the caller
-    /// continues with [`Self::recv_from`].
+    /// continues with [`Self::recv_from`]. `bits` have no bits outside the mask.
     #[inline(always)]
     pub fn recv_at_once(
         &mut self,
@@ -328,8 +328,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         what: impl Posting<O>,
     ) -> Option<RequestId> {
         let remote = self.remotes.of_mut(from)?;
-        let ordinary = remote.is_monitored() && self.unexpected.unexpected() == 0;
-        if !ordinary || mask.apply(bits) != bits {
+        debug_assert_eq!(mask.apply(bits), bits);
+        if !remote.is_monitored() || self.unexpected.unexpected() != 0 {
             return None;
         }
         let position = self.posted.reserve(mask);

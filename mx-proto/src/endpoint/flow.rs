@@ -125,19 +125,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         id
     }
 
-    /// Starts the timer that ends the present epoch, because a remote waits for credits.
-    #[cold]
-    pub(super) fn begin_epoch(&mut self, now: Instant) {
-        self.epoch_ends = true;
-        let end = now.after(EPOCH_TIME);
-        self.wheel.set(now, end, Deadline::Epoch);
+    /// Starts the timer that ends the present epoch, if a remote waits for credits and it has none.
+    fn time_epoch(&mut self, now: Instant) {
+        if self.flow.is_waited_for() && !self.epoch_ends {
+            self.epoch_ends = true;
+            let end = now.after(EPOCH_TIME);
+            self.wheel.set(now, end, Deadline::Epoch);
+        }
     }
 
     pub(super) fn end_epoch(&mut self, now: Instant) {
         self.epoch_ends = false;
         if self.flow.is_waited_for() {
             self.flow.end_epoch();
-            self.begin_epoch(now);
+            self.time_epoch(now);
         }
     }
 
@@ -150,6 +151,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         {
             self.tell(from);
         }
+        let now = self.clock.now();
+        self.time_epoch(now);
     }
 
     /// Charges an arrived message to its remote, and returns how it was paid for.

@@ -3,7 +3,6 @@
 use super::Endpoint;
 use crate::config::Config;
 use crate::event::{Arrival, Event, Identity, Outcome, Verdict};
-use crate::flow::Flow;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId, Target};
 use crate::ops::{ChunkedStorage, Ops};
 use crate::origin::Source;
@@ -190,27 +189,4 @@ fn a_tombstone_without_messages_is_seen_to() {
 fn an_event_is_work_until_it_is_polled_out() {
     let poll_out = |it: &mut Idle| assert_eq!(it.next_event(), Some(Event::Due(7)));
     is_seen_to(|it| it.events.push_back(Event::Due(7)), poll_out);
-}
-
-#[test]
-fn a_remote_that_waits_for_credits_is_seen_to() {
-    let make = |it: &mut Idle| {
-        let poor = Config {
-            unexpected_bytes: 10_000,
-            ..Config::default()
-        };
-        it.flow = Flow::new(&poor.flow());
-        let [rich, poor] = [(); 2].map(|()| remote(it).index());
-        let Endpoint { flow, remotes, .. } = it;
-        assert!(
-            (1..100)
-                .rev()
-                .any(|credits| flow.open(remotes, rich, credits))
-        );
-        assert!(flow.open(remotes, poor, 0));
-        flow.wants(remotes, poor, 100);
-        assert!(flow.is_waited_for());
-    };
-    // The clock ends the epoch, and a look does not read it.
-    is_seen_to(make, |it| assert!(it.epoch_ends));
 }

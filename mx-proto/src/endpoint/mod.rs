@@ -255,23 +255,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(never)]
     fn catch_up(&mut self) -> bool {
         self.drop_empty_tombstones();
-        if self.must_begin_epoch() {
-            let now = self.clock.now();
-            self.begin_epoch(now);
-        }
         self.has_work() && self.flush()
-    }
-
-    #[inline(always)]
-    fn must_begin_epoch(&self) -> bool {
-        self.flow.is_waited_for() & !self.epoch_ends
     }
 
     /// Returns whether there is no work beside looking at the port.
     #[inline(always)]
     fn is_quiet(&self) -> bool {
-        let due = self.has_work() | self.must_begin_epoch();
-        !(due | self.has_events() | self.tombstones.has_spent())
+        !(self.has_work() | self.has_events() | self.tombstones.has_spent())
     }
 
     /// Returns whether the last [`Self::progress`] looked at all ports, and not only at active links. The layer above

@@ -233,6 +233,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         link: LinkId,
         header: &Header,
     ) {
+        // So a session's messages need not be asked for the site's secret again.
+        debug_assert!(self.trusts(link, id));
         let data_links = if hello.features & wire::DATA_LINKS == 0 {
             0
         } else {

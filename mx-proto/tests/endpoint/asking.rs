@@ -1,8 +1,8 @@
 //! Messages without enough credits: the sender asks for credits first, and announces the message if
 //! there are none.
 
-use super::pair::Pair;
-use super::{EXACT, bits, completions, connected, pattern};
+use super::pair::{Acts, Pair};
+use super::{EXACT, bits, completions, connected, pattern, pending};
 use mx_proto::{RemoteId, SendMode};
 
 /// Length of a message that costs five credits.
@@ -46,4 +46,30 @@ fn what_it_cannot_lend_for_is_announced_when_it_has_answered() {
         receive(&mut pair, n);
     }
     assert_eq!(pair.a.requests() + pair.b.requests(), 0);
+}
+
+#[test]
+fn nothing_is_sent_at_once_while_a_message_waits() {
+    let mut pair = Pair::asking(64, 14);
+    let (b, _) = connected(&mut pair);
+    let mut sent = 0;
+    while pair.a.send_at_once(b, bits(1), &pattern(LEN, sent)) {
+        sent += 1;
+    }
+    // Too few credits for it are left, and enough for a smaller one.
+    pending(pair.a.sends(b, bits(1), pattern(LEN, sent), 0));
+    let account = pair.a.account(b).unwrap();
+    assert!(
+        account.send_waiting == 1 && account.send_free > 0,
+        "{account:?}"
+    );
+    assert!(!pair.a.send_at_once(b, bits(1), &[9]));
+    pair.run();
+    for n in 0..=sent {
+        let buffer = pair.shared(LEN);
+        let _ = pair.b.recv(bits(1), EXACT, buffer.clone(), 0).unwrap();
+        pair.run();
+        assert_eq!(buffer.bytes(), pattern(LEN, n));
+    }
+    assert!(pair.a.send_at_once(b, bits(1), &[9]));
 }

@@ -102,8 +102,27 @@ fn an_endpoint_that_decides_does_not_wait_for_time() {
     );
 }
 
+<<<<<<< HEAD
 /// Returns a pair in which a small offer of a's is the oldest undecided message, and its bytes are
 /// on their way.
+=======
+#[test]
+fn nothing_is_taken_in_while_a_message_is_decided() {
+    let (mut pair, b) = associated();
+    send(&mut pair, b, 1, vec![1]);
+    arrive(&mut pair);
+    let message = next(&mut pair);
+    send(&mut pair, b, 2, vec![2]);
+    assert!(!pair.b_works(defer));
+    assert_eq!(pair.b.undecided(), 1);
+    pair.b.decide(message, Decision::Finished);
+    assert!(pair.b_works(defer));
+    assert_eq!(pair.b.undecided(), 1);
+    assert_eq!(next(&mut pair).arrival.bits, bits(2));
+}
+
+/// A small offer of a's is the oldest undecided message, and its bytes are on their way.
+>>>>>>> front-tests
 fn previewing(data: Vec<u8>) -> (Pair, RemoteId, RequestId) {
     let (mut pair, b) = associated();
     let data = pair.filled(data);

@@ -5,7 +5,7 @@ use super::pair::{self, Acts, Node, Pair, Side, Told};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{DownReason, NicId, ReceivePosted, RemoteId, Status};
+use mx_proto::{DownReason, NicId, OpKind, ReceivePosted, RemoteId, Status};
 use mx_sim::Reports;
 use std::time::Duration;
 
@@ -55,6 +55,27 @@ fn replies(pair: &mut Pair, cable: usize) -> (Vec<u32>, bool) {
 fn nothing_lost(pair: &mut Pair) {
     let lost = |node: &mut Node| node.next_down();
     assert_eq!((lost(&mut pair.a), lost(&mut pair.b)), (None, None));
+}
+
+#[test]
+fn a_message_instead_of_an_answer_ends_a_call() {
+    let mut pair = Pair::new();
+    let target = pair.impostor();
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let mut header = Header::new(Kind::Eager, 1, 1);
+    header.body_len = 1;
+    pair.a.posts(bits(1), pair.shared(1), 2);
+    pair.answer(0, header.emit(), vec![9]);
+    pair.run();
+    let done = pair.a.next_completion().expect("the call ends");
+    assert_eq!(
+        (done.kind, done.status),
+        (OpKind::Connect, Status::Unreachable)
+    );
+    assert_eq!((pair.a.stats().malformed, pair.a.stats().matched), (1, 0));
+    assert_eq!((pair.a.remotes(), pair.a.posted_receives()), (0, 1));
+    assert!(pair.left(0));
 }
 
 #[test]

@@ -23,3 +23,5 @@ pub mod loopback;
 pub mod open;
 pub mod reopen;
 mod round;
+#[cfg(test)]
+mod round_tests;

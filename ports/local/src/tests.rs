@@ -1,5 +1,6 @@
 //! Shared code of the tests: two ports in one process, and ports against misbehaving peers.
 
+mod active;
 mod crowds;
 mod cycles;
 mod idle;

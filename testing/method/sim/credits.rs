@@ -270,25 +270,3 @@ fn a_peer_that_is_refused_again_and_again_is_disconnected() {
         }
     }
 }
-
-/// A few credits are left: enough for a small message, but not for the large one before it with its
-/// tag.
-#[test]
-fn a_small_message_overtakes_none_that_waits_for_credits() {
-    let mut rig = Rig::new(35);
-    rig.lend(40);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
-    rig.introduce(client, server);
-    let large = [1; 3_000];
-    for _ in 0..20 {
-        rig.host(server).send(client, 1, &large);
-    }
-    rig.host(server).send(client, 1, b"small");
-    rig.run_for(MS);
-    for n in 0..21 {
-        let recv = rig.host(client).recv(server, 1, large.len());
-        assert_eq!(rig.wait(client, recv), 0);
-        let expected = if n < 20 { &large[..] } else { b"small" };
-        assert_eq!(rig.peek(client).bytes(recv), expected, "{n}");
-    }
-}

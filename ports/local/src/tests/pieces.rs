@@ -145,3 +145,17 @@ fn pieces_that_do_not_fit_together_end_their_link() {
         assert_eq!(b.take(), [Event::Down(ba, LinkDown::Protocol)]);
     }
 }
+
+#[test]
+fn a_piece_is_no_packet_whatever_its_header_says() {
+    let (mut a, ab, mut b, _) = linked();
+    let all = body(42_000);
+    let up = a.port.links.get_mut(ab).unwrap().up().unwrap();
+    let (first, more) = all.split_at(32 << 10);
+    for (header, piece) in [(header(all.len()), first), (header(more.len()), more)] {
+        let pushed = up.producer.push::<Vec<u8>>(&header, &Body::Bytes(piece));
+        assert!(pushed.is_ok());
+    }
+    b.poll_until_idle();
+    assert_eq!(b.bodies(), [all]);
+}
