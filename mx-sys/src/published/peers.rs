@@ -124,14 +124,10 @@ pub(super) struct Rows {
     next: u32,
 }
 
-/// State of one row.
+/// State of one row, beside what it shows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shown {
     oldest: u64,
-    since: u64,
-    figures: LinkFigures,
-    /// Number of bulk links, and the bytes sent and received on them.
-    bulk: (u8, u64, u64),
     asked_at: Instant,
 }
 
@@ -172,7 +168,8 @@ impl Rows {
             match endpoint.view_at(place) {
                 Some(view) => {
                     let data_links = endpoint.data_links_at(place);
-                    store(to, &shown.row(&view, data_links, endpoint.port(), now));
+                    let row = shown.row(load(to), &view, data_links, endpoint.port(), now);
+                    store(to, &row);
                 }
                 None if shown.asked_at != Instant(0) => {
                     *shown = Shown::default();
@@ -190,48 +187,68 @@ impl Rows {
 }
 
 impl Shown {
+    /// The row that follows this one.
     fn row(
         &mut self,
+        mut row: Row,
         view: &RemoteView,
         data_links: impl Iterator<Item = LinkId>,
         ports: &HostPorts,
         now: Instant,
     ) -> Row {
+        let [
+            written,
+            nic,
+            name,
+            sends,
+            link,
+            round_trip,
+            heard_at,
+            since,
+            sent,
+            received,
+            bulk_sent,
+            bulk_received,
+            longest_wait,
+            again,
+        ] = &mut row;
+        let (_, mut resent) = halves(*link);
+        let [.., mut links, _] = halves(*name).1.to_ne_bytes();
         if now.since(self.asked_at) >= ASK_EVERY {
             self.asked_at = now;
             let figures = |link| ports.figures(link, now).unwrap_or_default();
-            self.figures = view.link.map(figures).unwrap_or_default();
-            self.bulk = data_links.map(figures).fold((0, 0, 0), |sum, of| {
-                let (sent, received) = (of.sent.unwrap_or(0), of.received.unwrap_or(0));
-                (sum.0 + 1, sum.1 + sent, sum.2 + received)
-            });
+            let of_link = view.link.map(figures).unwrap_or_default();
+            resent = of_link.resent;
+            *round_trip = of_link.round_trip.unwrap_or_default().as_nanos() as u64;
+            *heard_at = of_link.heard_at.map_or(0, |at| at.0);
+            (*sent, *received) = (of_link.sent.unwrap_or(0), of_link.received.unwrap_or(0));
+            links = u8::from(view.link.is_some());
+            (*bulk_sent, *bulk_received) = (0, 0);
+            for of in data_links.map(figures) {
+                links += 1;
+                *bulk_sent += of.sent.unwrap_or(0);
+                *bulk_received += of.received.unwrap_or(0);
+            }
         }
         if view.oldest != self.oldest {
             self.oldest = view.oldest;
-            self.since = if view.oldest == 0 { 0 } else { now.0 };
+            *since = if view.oldest == 0 { 0 } else { now.0 };
         }
         let port = view.link.map_or(NO_PORT, |link| link.port());
-        let (data_links, bulk_sent, bulk_received) = self.bulk;
-        let links = u8::from(view.link.is_some()) + data_links;
         let state = u32::from_ne_bytes([view.phase as u8, port, links, 0]);
-        let round_trip = self.figures.round_trip.unwrap_or_default();
-        [
-            now.0,
-            view.nic.0,
-            word(view.endpoint.0, state),
-            word(view.operations, view.queued),
-            word(view.credits, self.figures.resent),
-            round_trip.as_nanos() as u64,
-            self.figures.heard_at.map_or(0, |at| at.0),
-            self.since,
-            self.figures.sent.unwrap_or(0),
-            self.figures.received.unwrap_or(0),
-            bulk_sent,
-            bulk_received,
-            view.longest_wait.as_nanos() as u64,
-            now.0,
-        ]
+        (*written, *again) = (now.0, now.0);
+        *nic = view.nic.0;
+        *name = word(view.endpoint.0, state);
+        *sends = word(view.operations, view.queued);
+        *link = word(view.credits, resent);
+        *longest_wait = view.longest_wait.as_nanos() as u64;
+        row
     }
+}
+
+/// Returns the row that was stored last.
+fn load(from: &[AtomicU64]) -> Row {
+    std::array::from_fn(|at| from.get(at).map_or(0, |word| word.load(Ordering::Relaxed)))
 }
 
 /// Stores a row so that a reader sees the old one, the new one, or that it is being written.
@@ -276,7 +293,7 @@ mod tests {
     #[test]
     fn a_row_is_read_as_it_was_written() {
         let words: Vec<AtomicU64> = (0..layout::PEER_WORDS).map(|_| AtomicU64::new(0)).collect();
-        let read = || -> Row { std::array::from_fn(|at| words[at].load(Ordering::Relaxed)) };
+        let read = || load(&words);
         assert_eq!(Peer::parse(&read()), None);
         store(&words, &row());
         let peer = Peer::parse(&read()).unwrap();
