@@ -22,7 +22,7 @@
 //! small packets arrive.
 
 use super::frame::{self, Greeting};
-use super::staging::{Pool, RetainedBytes, STAGING, Staging};
+use super::staging::{Pool, STAGING, Staging};
 use super::unread::{ReadThreshold, Reading, Rest};
 use super::{PACKET_MAX, sys};
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, body_len};
@@ -56,7 +56,8 @@ const COLLECT_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Rx {
     state: State,
-    kept: RetainedBytes,
+    /// Bytes of its stream that the link keeps between two polls.
+    kept: Staging,
     /// Bytes to read at the next boundary.
     want: u32,
     awaited: ReadThreshold,
@@ -83,7 +84,7 @@ impl Default for Rx {
     fn default() -> Self {
         Self {
             state: State::Greeting,
-            kept: RetainedBytes::Nothing,
+            kept: Staging::default(),
             want: READ_MIN as u32,
             awaited: ReadThreshold::default(),
             dry: false,
@@ -234,7 +235,7 @@ impl Turn {
 
     /// Returns the buffer to the pool, and the bytes that the link cannot use yet. `busy`: more is expected soon.
     #[inline]
-    pub(super) fn end(&mut self, pool: &mut Pool, busy: bool) -> RetainedBytes {
+    pub(super) fn end(&mut self, pool: &mut Pool, busy: bool) -> Staging {
         pool.give_back(std::mem::take(&mut self.staging), busy)
     }
 
@@ -388,7 +389,7 @@ impl Rx {
 
     /// Keeps the bytes that a visit has left over.
     #[inline]
-    pub(super) fn keep(&mut self, kept: RetainedBytes) {
+    pub(super) fn keep(&mut self, kept: Staging) {
         self.kept = kept;
     }
 

@@ -42,19 +42,25 @@ pub(super) enum Refusal {
 /// Data that a link still has to send.
 #[derive(Debug, Default)]
 pub(super) struct Tx {
-    /// Rest of an accepted packet, or of the preamble.
-    backlog: Vec<u8>,
-    /// Bytes of `backlog` that the kernel has accepted.
-    flushed: usize,
+    /// Rest of an accepted packet, or of the preamble; sometimes an empty one.
+    backlog: Option<Box<Backlog>>,
     /// Bytes of a body that its owner still has to bring.
     body_left: usize,
+}
+
+/// Bytes that the kernel has had no room for.
+#[derive(Debug, Default)]
+struct Backlog {
+    bytes: Vec<u8>,
+    /// The number of bytes that the kernel has taken since.
+    flushed: usize,
 }
 
 impl Tx {
     /// Returns true if accepted bytes are left to send.
     #[inline]
     pub(super) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+        (self.backlog.as_ref()).is_some_and(|backlog| !backlog.bytes.is_empty())
     }
 
     /// Returns true if a body is partly sent and its owner has to bring the rest.
@@ -70,28 +76,40 @@ impl Tx {
 
     /// Sends the backlog. `Ok(true)`: none is left.
     pub(super) fn flush(&mut self, fd: &Socket) -> io::Result<bool> {
-        while self.flushed < self.backlog.len() {
-            match sys::send(fd, &self.backlog[self.flushed..]) {
-                Ok(n) => self.flushed += n,
+        let Some(Backlog { bytes, flushed }) = self.backlog.as_deref_mut() else {
+            return Ok(true);
+        };
+        while *flushed < bytes.len() {
+            match sys::send(fd, &bytes[*flushed..]) {
+                Ok(n) => *flushed += n,
                 Err(error) if sys::would_block(&error) => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
-        self.backlog = Vec::new();
-        self.flushed = 0;
+        self.backlog = None;
         Ok(true)
+    }
+
+    /// Returns the backlog, to add to it.
+    fn backlog_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.backlog.get_or_insert_default().bytes
     }
 
     /// Sends the preamble, or keeps what the kernel does not accept.
     pub(super) fn greet(&mut self, fd: &Socket, bytes: &[u8]) -> io::Result<()> {
-        self.backlog.extend_from_slice(bytes);
+        self.backlog_mut().extend_from_slice(bytes);
         self.flush(fd).map(|_| ())
     }
 
     /// Sends packets that were held, and keeps what the kernel does not accept. `Ok(true)`: nothing was kept.
     pub(super) fn batch(&mut self, fd: &Socket, packets: &[u8]) -> io::Result<bool> {
         debug_assert!(self.is_clear());
-        self.backlog.extend_from_slice(packets);
+        let taken = match sys::send(fd, packets) {
+            Ok(taken) if taken == packets.len() => return Ok(true),
+            Err(error) if !sys::would_block(&error) => return Err(error),
+            taken => taken.unwrap_or(0),
+        };
+        self.backlog_mut().extend_from_slice(&packets[taken..]);
         self.flush(fd)
     }
 
@@ -129,20 +147,23 @@ impl Tx {
         }
         let of_header = taken.min(HEADER_LEN);
         let of_body = taken - of_header;
-        self.backlog.extend_from_slice(&header[of_header..]);
+        if of_header < HEADER_LEN {
+            self.backlog_mut().extend_from_slice(&header[of_header..]);
+        }
         match body {
-            Body::Bytes(bytes) => self.backlog.extend_from_slice(&bytes[of_body..]),
+            Body::Bytes(bytes) => self.backlog_mut().extend_from_slice(&bytes[of_body..]),
             Body::Memory {
                 memory,
                 offset,
                 len,
             } if *len <= PACKET_MAX => {
-                self.backlog.reserve_exact(*len - of_body);
+                let backlog = self.backlog_mut();
+                backlog.reserve_exact(*len - of_body);
                 memory.visit(*offset + of_body, *len - of_body, |piece| {
-                    self.backlog.extend_from_slice(piece);
+                    backlog.extend_from_slice(piece);
                 });
                 // A buffer shorter than it claims must not shift later packets.
-                self.backlog.resize(whole - taken, 0);
+                backlog.resize(whole - taken, 0);
             }
             Body::Memory { len, .. } => {
                 self.body_left = *len - of_body;
@@ -182,12 +203,13 @@ impl Tx {
     pub(super) fn detach<M: Memory>(&mut self, memory: &M, offset: usize, len: usize) {
         let left = std::mem::take(&mut self.body_left);
         debug_assert_eq!(left, len, "the rest is the rest");
-        let end = self.backlog.len() + left;
+        let backlog = self.backlog_mut();
+        let end = backlog.len() + left;
         memory.visit(offset, len.min(left), |piece| {
-            self.backlog.extend_from_slice(piece)
+            backlog.extend_from_slice(piece)
         });
         // If the memory is shorter than promised, zeros complete the packet.
-        self.backlog.resize(end, 0);
+        backlog.resize(end, 0);
     }
 }
 

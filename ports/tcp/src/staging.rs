@@ -28,8 +28,8 @@ const SPARES: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Staging {
     bytes: Box<[u8]>,
-    start: usize,
-    end: usize,
+    start: u32,
+    end: u32,
 }
 
 impl Staging {
@@ -41,22 +41,42 @@ impl Staging {
         }
     }
 
+    /// Bytes in a box of their size.
+    fn carried(bytes: &[u8]) -> Self {
+        Self {
+            bytes: bytes.into(),
+            start: 0,
+            end: bytes.len() as u32,
+        }
+    }
+
+    /// Whether this is a whole buffer, and not only bytes that a link carries.
+    fn is_buffer(&self) -> bool {
+        self.bytes.len() == STAGING
+    }
+
+    /// Bytes that count against the limit.
+    fn counted(&self) -> usize {
+        let len = self.len();
+        if len > UNCOUNTED { len } else { 0 }
+    }
+
     /// Staged bytes.
     #[inline]
     pub(super) fn staged(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
+        &self.bytes[self.start as usize..self.end as usize]
     }
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.end - self.start
+        (self.end - self.start) as usize
     }
 
     /// Consumes the first `n` staged bytes, at most [`Self::len`].
     #[inline]
     pub(super) fn consume(&mut self, n: usize) {
         debug_assert!(n <= self.len());
-        self.start += n;
+        self.start += n as u32;
         if self.start >= self.end {
             self.start = 0;
             self.end = 0;
@@ -66,13 +86,13 @@ impl Staging {
     /// Drops the last `n` staged bytes, at most [`Self::len`].
     pub(super) fn leave(&mut self, n: usize) {
         debug_assert!(n <= self.len());
-        self.end -= n;
+        self.end -= n as u32;
         self.consume(0);
     }
 
     /// Returns the last `n` consumed bytes of the buffer, as scratch memory.
     pub(super) fn spent(&mut self, n: usize) -> &mut [u8] {
-        let from = self.start.saturating_sub(n);
+        let from = (self.start as usize).saturating_sub(n);
         &mut self.bytes[from..from + n]
     }
 
@@ -80,44 +100,21 @@ impl Staging {
     /// staged one fit. `whole` is at most [`STAGING`].
     #[inline]
     pub(super) fn room(&mut self, whole: usize, want: usize) -> &mut [u8] {
-        if self.bytes.len() - self.start < whole || self.end == self.bytes.len() {
-            self.bytes.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
+        let (start, mut from) = (self.start as usize, self.end as usize);
+        if self.bytes.len() - start < whole || from == self.bytes.len() {
+            self.bytes.copy_within(start..from, 0);
+            from -= start;
+            (self.start, self.end) = (0, from as u32);
         }
-        let end = (self.end + want).min(self.bytes.len());
-        &mut self.bytes[self.end..end]
+        let end = (from + want).min(self.bytes.len());
+        &mut self.bytes[from..end]
     }
 
     /// Stages `n` bytes that have been written to [`Self::room`].
     #[inline]
     pub(super) fn filled(&mut self, n: usize) {
-        self.end += n;
-        debug_assert!(self.end <= self.bytes.len());
-    }
-}
-
-/// Bytes of its stream that a link keeps between two polls.
-#[derive(Debug, Default)]
-pub(super) enum RetainedBytes {
-    /// No byte.
-    #[default]
-    Nothing,
-    /// Bytes in a box of their size.
-    Carried(Box<[u8]>),
-    /// Bytes in a buffer, because more are about to arrive.
-    Staged(Staging),
-}
-
-impl RetainedBytes {
-    /// Bytes that count against the limit.
-    fn counted(&self) -> usize {
-        let len = match self {
-            Self::Nothing => 0,
-            Self::Carried(bytes) => bytes.len(),
-            Self::Staged(staging) => staging.len(),
-        };
-        if len > UNCOUNTED { len } else { 0 }
+        self.end += n as u32;
+        debug_assert!(self.end as usize <= self.bytes.len());
     }
 }
 
@@ -156,28 +153,28 @@ impl Pool {
 
     /// Returns a buffer with the bytes of `kept`.
     #[inline]
-    pub(super) fn take(&mut self, kept: &mut RetainedBytes) -> Staging {
+    pub(super) fn take(&mut self, kept: &mut Staging) -> Staging {
         self.kept -= kept.counted();
-        match std::mem::take(kept) {
-            RetainedBytes::Nothing => self.spares.pop().unwrap_or_else(Staging::allocate),
-            RetainedBytes::Staged(staging) => staging,
-            RetainedBytes::Carried(bytes) => {
-                let mut staging = self.spares.pop().unwrap_or_else(Staging::allocate);
-                staging.bytes[..bytes.len()].copy_from_slice(&bytes);
-                staging.end = bytes.len();
-                staging
-            }
+        let kept = std::mem::take(kept);
+        if kept.is_buffer() {
+            return kept;
         }
+        let mut staging = self.spares.pop().unwrap_or_else(Staging::allocate);
+        if kept.len() > 0 {
+            staging.bytes[..kept.len()].copy_from_slice(kept.staged());
+            staging.end = kept.end;
+        }
+        staging
     }
 
     /// Takes back a buffer; bytes still staged are kept for its link. A `busy` link keeps the buffer itself, because
     /// more bytes are on their way.
     #[inline]
-    pub(super) fn give_back(&mut self, mut staging: Staging, busy: bool) -> RetainedBytes {
+    pub(super) fn give_back(&mut self, mut staging: Staging, busy: bool) -> Staging {
         let kept = match staging.len() {
-            0 => RetainedBytes::Nothing,
-            _ if busy => return self.keep(RetainedBytes::Staged(staging)),
-            _ => RetainedBytes::Carried(staging.staged().into()),
+            0 => Staging::default(),
+            _ if busy => return self.keep(staging),
+            _ => Staging::carried(staging.staged()),
         };
         staging.start = 0;
         staging.end = 0;
@@ -188,21 +185,21 @@ impl Pool {
     }
 
     #[inline]
-    fn keep(&mut self, kept: RetainedBytes) -> RetainedBytes {
+    fn keep(&mut self, kept: Staging) -> Staging {
         self.kept += kept.counted();
         kept
     }
 
     /// Moves the bytes of a link that is no longer busy out of their buffer.
-    pub(super) fn retire(&mut self, kept: &mut RetainedBytes) {
-        if let RetainedBytes::Staged(_) = kept {
+    pub(super) fn retire(&mut self, kept: &mut Staging) {
+        if kept.is_buffer() {
             let staging = self.take(kept);
             *kept = self.give_back(staging, false);
         }
     }
 
     /// Subtracts the bytes of a removed link.
-    pub(super) fn forget(&mut self, kept: &RetainedBytes) {
+    pub(super) fn forget(&mut self, kept: &Staging) {
         self.kept -= kept.counted();
     }
 
@@ -228,7 +225,7 @@ mod tests {
     }
 
     fn stage(pool: &mut Pool, n: usize) -> Staging {
-        let mut staging = pool.take(&mut RetainedBytes::Nothing);
+        let mut staging = pool.take(&mut Staging::default());
         staging.room(n, n)[..n].fill(7);
         staging.filled(n);
         staging
@@ -239,10 +236,8 @@ mod tests {
         let mut pool = pool();
         let mut staging = stage(&mut pool, 10);
         staging.consume(10);
-        assert!(matches!(
-            pool.give_back(staging, true),
-            RetainedBytes::Nothing
-        ));
+        let kept = pool.give_back(staging, true);
+        assert_eq!((kept.len(), kept.bytes.len()), (0, 0));
         assert_eq!(pool.len(), 1);
     }
 
@@ -252,7 +247,7 @@ mod tests {
         for n in [1, 4096, PACKET_MAX + HEADER_LEN - 1] {
             let staging = stage(&mut pool, n);
             let mut kept = pool.give_back(staging, false);
-            assert!(matches!(&kept, RetainedBytes::Carried(bytes) if bytes.len() == n));
+            assert_eq!((kept.len(), kept.bytes.len()), (n, n));
             assert_eq!(pool.take(&mut kept).staged(), vec![7; n]);
         }
     }
@@ -262,20 +257,18 @@ mod tests {
         let mut pool = pool();
         let few = stage(&mut pool, 3);
         let mut kept = pool.give_back(few, true);
-        assert!(matches!(kept, RetainedBytes::Staged(_)));
-        pool.retire(&mut kept);
-        assert!(matches!(&kept, RetainedBytes::Carried(bytes) if **bytes == [7; 3]));
-        pool.retire(&mut kept);
-        assert!(
-            matches!(kept, RetainedBytes::Carried(_)),
-            "cooling twice loses nothing"
-        );
+        assert!(kept.is_buffer());
+        for _ in 0..2 {
+            pool.retire(&mut kept);
+            assert_eq!(*kept.bytes, [7; 3], "cooling twice loses nothing");
+            assert_eq!(kept.staged(), [7; 3]);
+        }
     }
 
     #[test]
     fn kept_bytes_are_counted_except_for_strangers_rest() {
         let mut pool = pool();
-        let mut kept: Vec<RetainedBytes> = [(40_000, false), (58_000, true)]
+        let mut kept: Vec<Staging> = [(40_000, false), (58_000, true)]
             .into_iter()
             .map(|(n, busy)| {
                 let staging = stage(&mut pool, n);
