@@ -12,6 +12,7 @@
 
 use crate::ids::RemoteId;
 use crate::matching::{ChainEnds, Chains};
+use crate::table;
 
 #[derive(Debug, Default)]
 pub(crate) struct RemoteLists {
@@ -25,6 +26,7 @@ impl RemoteLists {
     pub(crate) fn join(&mut self, remote: RemoteId, place: u32) {
         let at = remote.index() as usize;
         if at >= self.ends.len() {
+            table::reserve(&mut self.ends, at + 1);
             self.ends.resize(at + 1, ChainEnds::EMPTY);
         }
         self.chains.append(&mut self.ends[at], place);

@@ -87,14 +87,11 @@ impl<K: Key, T> Table<K, T> {
         key
     }
 
-    /// Grows a large table by a quarter: the unused half of a doubled one would be most of the cost of each of ten
-    /// thousand values.
+    /// Grows a full table.
     #[cold]
     fn grow(&mut self) {
-        let len = self.slots.len();
-        if len >= DOUBLED {
-            self.slots.reserve_exact(len / 4);
-        }
+        let more = growth(self.slots.len(), 1);
+        self.slots.reserve_exact(more);
     }
 
     /// Returns the value of a key; `None` if it has been removed.
@@ -158,6 +155,21 @@ impl<K: Key, T> Table<K, T> {
             self.slots = Slab::new();
         }
     }
+}
+
+/// Makes room for `len` values in a vector, which grows as a table does.
+#[inline]
+pub fn reserve<T>(all: &mut Vec<T>, len: usize) {
+    if len > all.capacity() {
+        all.reserve_exact(growth(all.len(), len - all.len()));
+    }
+}
+
+/// Returns the number of values by which a full table grows to add `more`. A large one grows by a quarter: the unused half of
+/// a doubled one would be most of the cost of each of ten thousand values.
+fn growth(len: usize, more: usize) -> usize {
+    let spare = if len < DOUBLED { len.max(4) } else { len / 4 };
+    spare.max(more)
 }
 
 /// Number of values below which a full table doubles.

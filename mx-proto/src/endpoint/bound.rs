@@ -6,27 +6,32 @@
 //! ```
 //!
 //! Owns: the table. An entry is removed when its link is closed or down.
-//! Cost: a look-up is two indexings and a comparison; 16 bytes for each slot of a port's links.
+//! Cost: a look-up is two indexings and a comparison; 12 bytes for each slot of a port's links.
 
 use crate::ids::{LinkId, RemoteId};
+use crate::table;
 
 /// Remotes of links, by port and slot.
 #[derive(Debug, Default)]
 pub(super) struct BoundLinks {
-    ports: Vec<Vec<Option<(LinkId, RemoteId)>>>,
+    ports: Vec<Vec<Bound>>,
     /// Entry found last; `None` after a change of the table.
     last: Option<(LinkId, RemoteId)>,
 }
+
+/// Generation of a link, and its remote.
+type Bound = (u32, RemoteId);
+
+/// Entry of a slot without a link: the generation of a remote is never 0.
+const FREE: Bound = (0, RemoteId::new(0, 0));
 
 impl BoundLinks {
     /// Returns the remote of a link. `None`: the link is a stranger's.
     #[inline]
     pub(super) fn get(&self, link: LinkId) -> Option<RemoteId> {
         let places = self.ports.get(usize::from(link.port()))?;
-        match places.get(link.index() as usize) {
-            Some(Some((known, remote))) if *known == link => Some(*remote),
-            _ => None,
-        }
+        let (generation, remote) = *places.get(link.index() as usize)?;
+        (generation == link.generation() && remote.generation() != 0).then_some(remote)
     }
 
     /// Returns the remote of a link as [`Self::get`] does; faster for the link looked up last.
@@ -53,16 +58,17 @@ impl BoundLinks {
         }
         let places = &mut self.ports[port];
         if places.len() <= place {
-            places.resize(place + 1, None);
+            table::reserve(places, place + 1);
+            places.resize(place + 1, FREE);
         }
-        places[place] = Some((link, remote));
+        places[place] = (link.generation(), remote);
     }
 
     /// Removes a link that is closed or down.
     pub(super) fn forget(&mut self, link: LinkId) {
         self.last = None;
         if self.get(link).is_some() {
-            self.ports[usize::from(link.port())][link.index() as usize] = None;
+            self.ports[usize::from(link.port())][link.index() as usize] = FREE;
         }
     }
 
