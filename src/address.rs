@@ -1,70 +1,52 @@
 //! Address objects: the host's handles of peers.
 //!
 //! ```text
-//!   host ---> struct bmi_method_addr (the host writes into it)          | peer     one place of 64 bytes
-//!                  | its address determines the place                      `--> one method's table
+//!   host ---> struct bmi_method_addr (the host writes into it)          | peer, interface     one place of 64 bytes
+//!                  | its address determines the place                       `--> one method's table
 //!                  v
-//!             registry: name, interface, C string, by place
+//!             registry: name, C string, by place
 //!
-//!   chunk 0: 256 places   chunk 1: 1024   chunk 2: 4096 ...
+//!   [ 256 places | 256 | 256 ...  | reserved        ]
 //! ```
 //!
 //! Every look-up makes a new object, because the host drops each one (docs/hosts.md, Starting and ending). Objects
 //! exist before the method is initialized and after it has been finalized. A pointer from the host is compared with the
-//! chunks' addresses before it is read, so an invalid pointer does no harm. Chunks are never freed, and the place of a
+//! range of places before it is read, so an invalid pointer does no harm. Places are never unmapped, and that of a
 //! dropped object is not reused for a while, because the host may still read it through an operation.
 //!
 //! Owns: the objects' memory, and the peer keys in it.
 //! Out of scope: peers, the network.
-//! Cost: finding an object is one comparison per chunk, without a lock.
+//! Cost: finding an object is one comparison, without a lock.
 
 use crate::abi::types::bmi_method_addr;
 use crate::peer_name::PeerName;
 use libc::{c_char, c_int};
-use mx_proto::NicId;
 use mx_proto::supply::Claim;
+use mx_proto::{NicId, table};
 use mx_sys::fork::ForkLock;
+use mx_sys::reservation::Reservation;
 use mx_sys::reserve;
-use std::alloc::{self, Layout};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// An address object's contents.
-#[derive(Debug)]
-pub struct Address {
-    /// Name of the peer.
-    pub name: PeerName,
+/// Contents of an address object, apart from those that the host writes.
+struct Known {
     /// Name as a C string, valid as long as the object.
     text: CString,
-    /// NIC id of the peer's interface; [`NOT_FOUND`] until its host has been resolved.
-    nic: AtomicU64,
-    /// Whether the peer connected to this process: the object serves that session only.
-    pub has_called: bool,
-}
-
-/// Greater than any [`NicId`].
-const NOT_FOUND: u64 = u64::MAX;
-
-impl Address {
-    /// Returns the peer's interface; `None` until its host has been resolved.
-    pub fn nic(&self) -> Option<NicId> {
-        NicId::new(self.nic.load(Ordering::Relaxed))
-    }
-
-    /// Stores the interface of the resolved host.
-    pub fn set_nic(&self, nic: NicId) {
-        self.nic.store(nic.0, Ordering::Relaxed);
-    }
+    /// Name that the host has looked up; `None`: the peer connected to this process, and the object serves that session only.
+    name: Option<Arc<PeerName>>,
 }
 
 struct Registry {
+    /// Memory of the places; `None`: there is no address space for it.
+    places: Option<Reservation>,
     /// Contents by place; `None` for dropped objects.
-    known: Vec<Option<Arc<Address>>>,
+    known: Vec<Option<Known>>,
     /// Places of dropped objects, oldest first.
     dropped: VecDeque<usize>,
     /// Memory claimed for one more object.
@@ -73,13 +55,18 @@ struct Registry {
     method_type: c_int,
 }
 
-/// A place. All bits zero: free.
+/// A place.
 #[repr(C, align(64))]
 struct Object {
     addr: UnsafeCell<bmi_method_addr>,
     /// Key of the peer as a word; 0: none.
     peer: AtomicU64,
+    /// NIC id of the peer's interface; [`NOT_FOUND`] until its host has been resolved.
+    nic: AtomicU64,
 }
+
+/// Greater than any [`NicId`].
+const NOT_FOUND: u64 = u64::MAX;
 
 /// Bytes that an object and its peer may need in all tables ([`Claim::new`]).
 const ADDRESS_COST: usize = 2 << 10;
@@ -87,14 +74,21 @@ const ADDRESS_COST: usize = 2 << 10;
 /// Number of dropped places kept out of use.
 const KEPT: usize = 1024;
 
-/// Number of places in the first chunk; each next one has four times as many.
-const FIRST: usize = 256;
+/// Most bytes of places: 16 million objects.
+const MOST: usize = size_of::<Object>() << 24;
 
-/// Chunks in order; never freed.
-static CHUNKS: [AtomicPtr<Object>; 12] = [const { AtomicPtr::new(ptr::null_mut()) }; 12];
+/// Bytes of places that are added at a time.
+const MORE: usize = size_of::<Object>() << 8;
+
+/// First place.
+static START: AtomicPtr<Object> = AtomicPtr::new(ptr::null_mut());
+
+/// Bytes of places that can be read.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 static REGISTRY: LazyLock<ForkLock<Registry>> = LazyLock::new(|| {
     ForkLock::new(Registry {
+        places: Reservation::new(MOST),
         known: Vec::new(),
         dropped: VecDeque::new(),
         room: Claim::new(reserve::SUPPLY, ADDRESS_COST),
@@ -102,74 +96,54 @@ static REGISTRY: LazyLock<ForkLock<Registry>> = LazyLock::new(|| {
     })
 });
 
-/// Returns the number of places in a chunk, and in all chunks before it.
-const fn chunk(class: usize) -> (usize, usize) {
-    (FIRST << (2 * class), FIRST * ((1 << (2 * class)) - 1) / 3)
+impl Registry {
+    /// Returns a place for an object; `None` if there is no memory for it.
+    fn take_place(&mut self) -> Option<usize> {
+        if self.dropped.len() > KEPT {
+            return self.dropped.pop_front();
+        }
+        let place = self.known.len();
+        let places = self.places.as_mut()?;
+        if (place + 1) * size_of::<Object>() > places.open() {
+            if !places.grow(MORE) {
+                return None;
+            }
+            START.store(places.start().cast().as_ptr(), Ordering::Relaxed);
+            OPEN.store(places.open(), Ordering::Release);
+        }
+        table::reserve(&mut self.known, place + 1);
+        self.known.push(None);
+        Some(place)
+    }
 }
 
 /// Returns the object at this address, and its place.
 #[inline(always)]
 fn object(addr: *const bmi_method_addr) -> Option<(&'static Object, usize)> {
-    let (mut len, mut before) = chunk(0);
-    for start in &CHUNKS {
-        let start = start.load(Ordering::Acquire);
-        if start.is_null() {
-            break;
-        }
-        let offset = addr.addr().wrapping_sub(start.addr());
-        if offset < len * size_of::<Object>() {
-            let place = offset / size_of::<Object>();
-            if offset % size_of::<Object>() != 0 {
-                break;
-            }
-            // SAFETY: within a chunk, which is never freed.
-            return Some((unsafe { &*start.add(place) }, before + place));
-        }
-        (len, before) = (len * 4, before + len);
+    let open = OPEN.load(Ordering::Acquire);
+    let start = START.load(Ordering::Relaxed);
+    let offset = addr.addr().wrapping_sub(start.addr());
+    if offset >= open || offset % size_of::<Object>() != 0 {
+        return None;
     }
-    None
+    // SAFETY: a place, all of which stay, and which is valid with zeros, too.
+    Some((
+        unsafe { &*start.byte_add(offset) },
+        offset / size_of::<Object>(),
+    ))
 }
 
-/// Returns the object at a place, allocating its chunk if necessary. Called with the registry's lock.
-fn at(place: usize) -> *mut Object {
-    let mut class = 0;
-    while place >= chunk(class + 1).1 {
-        class += 1;
-    }
-    let (len, before) = chunk(class);
-    let mut start = CHUNKS[class].load(Ordering::Acquire);
-    if start.is_null() {
-        // The fallback is never used: `len` objects fit into the address space.
-        let layout = Layout::array::<Object>(len).unwrap_or(Layout::new::<Object>());
-        // SAFETY: the layout's size is not 0.
-        start = unsafe { alloc::alloc_zeroed(layout) }.cast();
-        if start.is_null() {
-            alloc::handle_alloc_error(layout);
-        }
-        CHUNKS[class].store(start, Ordering::Release);
-    }
-    // SAFETY: within the chunk.
-    unsafe { start.add(place - before) }
+/// Returns the object at a place that has been taken.
+fn at(place: usize) -> &'static Object {
+    // SAFETY: as in `object`.
+    unsafe { &*START.load(Ordering::Relaxed).add(place) }
 }
 
 /// Returns the key of an object's peer, as a word; `None` without a peer or for an invalid pointer.
 #[inline(always)]
 pub fn peer(addr: *const bmi_method_addr) -> Option<NonZeroU64> {
-    let start = CHUNKS[0].load(Ordering::Acquire);
-    let offset = addr.addr().wrapping_sub(start.addr());
-    let is_first = !start.is_null() && offset < FIRST * size_of::<Object>();
-    let object = if is_first && offset % size_of::<Object>() == 0 {
-        // SAFETY: within the first chunk, which is never freed.
-        unsafe { &*start.byte_add(offset) }
-    } else {
-        object_anywhere(addr)?
-    };
+    let (object, _) = object(addr)?;
     NonZeroU64::new(object.peer.load(Ordering::Relaxed))
-}
-
-#[inline(never)]
-fn object_anywhere(addr: *const bmi_method_addr) -> Option<&'static Object> {
-    Some(object(addr)?.0)
 }
 
 /// Sets the peer of an object; `None` removes it.
@@ -177,6 +151,18 @@ pub fn set_peer(addr: *const bmi_method_addr, word: Option<NonZeroU64>) {
     if let Some((object, _)) = object(addr) {
         let word = word.map_or(0, NonZeroU64::get);
         object.peer.store(word, Ordering::Relaxed);
+    }
+}
+
+/// Returns the interface of an object's peer; `None` until its host has been resolved.
+pub fn nic(addr: *const bmi_method_addr) -> Option<NicId> {
+    NicId::new(object(addr)?.0.nic.load(Ordering::Relaxed))
+}
+
+/// Stores the interface of the resolved host.
+pub fn set_nic(addr: *const bmi_method_addr, nic: NicId) {
+    if let Some((object, _)) = object(addr) {
+        object.nic.store(nic.0, Ordering::Relaxed);
     }
 }
 
@@ -188,52 +174,41 @@ pub fn has_room() -> bool {
         .admits(registry.known.len() - registry.dropped.len())
 }
 
-/// Makes an object for a named peer that this process connects to.
-pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
-    make(name, nic, false)
+/// Makes an object for a named peer that this process connects to; `None` if there is no memory for it.
+pub fn create(name: PeerName, nic: Option<NicId>) -> Option<NonNull<bmi_method_addr>> {
+    make(name.to_string(), Some(Arc::new(name)), nic)
 }
 
 /// Makes the object of a peer that connected to this process, for that session only.
-pub fn create_for_caller(name: PeerName, nic: NicId) -> NonNull<bmi_method_addr> {
-    make(name, Some(nic), true)
+pub fn create_for_caller(name: &PeerName, nic: NicId) -> Option<NonNull<bmi_method_addr>> {
+    make(name.to_string(), None, Some(nic))
 }
 
-fn make(name: PeerName, nic: Option<NicId>, has_called: bool) -> NonNull<bmi_method_addr> {
-    let text = name.to_string();
+fn make(
+    text: String,
+    name: Option<Arc<PeerName>>,
+    nic: Option<NicId>,
+) -> Option<NonNull<bmi_method_addr>> {
     // A parsed name has no NUL; should it have one, the string ends there.
     let text = CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default();
-    let address = Some(Arc::new(Address {
-        name,
-        text,
-        nic: AtomicU64::new(nic.map_or(NOT_FOUND, |nic| nic.0)),
-        has_called,
-    }));
     let registry = &mut *REGISTRY.lock();
-    let rested = registry.dropped.len() > KEPT;
-    let place = if rested {
-        registry.dropped.pop_front()
-    } else {
-        None
-    };
-    let place = place.unwrap_or(registry.known.len());
+    let place = registry.take_place()?;
+    registry.known[place] = Some(Known { text, name });
     let object = at(place);
-    if place < registry.known.len() {
-        registry.known[place] = address;
-    } else {
-        registry.known.push(address);
-    }
-    // SAFETY: a free place of a chunk.
-    unsafe {
-        let addr = (*object).addr.get();
-        addr.write(bmi_method_addr::new(registry.method_type));
-        NonNull::new_unchecked(addr)
-    }
+    object
+        .nic
+        .store(nic.map_or(NOT_FOUND, |nic| nic.0), Ordering::Relaxed);
+    let addr = object.addr.get();
+    // SAFETY: a free place of ours.
+    unsafe { addr.write(bmi_method_addr::new(registry.method_type)) };
+    NonNull::new(addr)
 }
 
-/// Returns the contents of an object; `None` for an invalid pointer.
-pub fn find(addr: *const bmi_method_addr) -> Option<Arc<Address>> {
+/// Returns the name that an object was looked up with; `None` for an invalid pointer or a peer that connected.
+pub fn name(addr: *const bmi_method_addr) -> Option<Arc<PeerName>> {
     let (_, place) = object(addr)?;
-    REGISTRY.lock().known.get(place)?.clone()
+    let registry = REGISTRY.lock();
+    registry.known.get(place)?.as_ref()?.name.clone()
 }
 
 /// Drops an object. Returns false if there is no such object.
@@ -254,9 +229,7 @@ pub fn remove(addr: *const bmi_method_addr) -> bool {
 pub fn remove_all() {
     let places = REGISTRY.lock().known.len();
     for place in 0..places {
-        // SAFETY: a place whose chunk exists.
-        let addr = unsafe { (*at(place)).addr.get() };
-        remove(addr);
+        remove(at(place).addr.get());
     }
 }
 
@@ -267,19 +240,24 @@ pub fn begin(method_type: c_int) {
     registry.method_type = method_type;
     for place in 0..registry.known.len() {
         let object = at(place);
-        // SAFETY: an object of a chunk. The host writes this field, too, but not while it initializes the method
+        // SAFETY: a place of ours. The host writes this field, too, but not while it initializes the method
         // (docs/hosts.md, Threads).
-        unsafe {
-            (*(*object).addr.get()).method_type = method_type;
-            (*object).peer.store(0, Ordering::Relaxed);
-        }
+        unsafe { (*object.addr.get()).method_type = method_type };
+        object.peer.store(0, Ordering::Relaxed);
     }
+}
+
+/// Returns whether there is such an object.
+pub fn exists(addr: *const bmi_method_addr) -> bool {
+    !text(addr).is_null()
 }
 
 /// Returns the object's name as a C string; null if there is no such object.
 pub fn text(addr: *const bmi_method_addr) -> *const c_char {
-    // The string lives on the heap until the object is removed.
-    find(addr).map_or(ptr::null(), |address| address.text.as_ptr())
+    let place = object(addr).map(|(_, place)| place);
+    let registry = REGISTRY.lock();
+    let known = place.and_then(|place| registry.known.get(place)?.as_ref());
+    known.map_or(ptr::null(), |known| known.text.as_ptr())
 }
 
 /// Returns the number of objects in use.
@@ -305,17 +283,20 @@ mod tests {
 
     #[test]
     fn every_lookup_gives_an_object_of_its_own() {
-        let (a, b) = (create(name(3), None), create(name(3), None));
+        let (a, b) = (
+            create(name(3), None).unwrap(),
+            create(name(3), None).unwrap(),
+        );
         assert_ne!(a, b);
-        assert!(find(a.as_ptr()).is_some() && find(b.as_ptr()).is_some());
+        assert!(super::name(a.as_ptr()).is_some() && super::name(b.as_ptr()).is_some());
         assert!(remove(a.as_ptr()));
-        assert!(find(a.as_ptr()).is_none() && find(b.as_ptr()).is_some());
+        assert!(super::name(a.as_ptr()).is_none() && super::name(b.as_ptr()).is_some());
         assert!(remove(b.as_ptr()));
     }
 
     #[test]
     fn dropping_twice_or_dropping_nonsense_does_nothing() {
-        let a = create(name(4), None);
+        let a = create(name(4), None).unwrap();
         assert!(remove(a.as_ptr()));
         assert!(!remove(a.as_ptr()));
         assert!(!remove(ptr::null()));
@@ -324,7 +305,7 @@ mod tests {
 
     #[test]
     fn the_host_can_read_a_dropped_object_for_a_while() {
-        let a = create(name(5), None);
+        let a = create(name(5), None).unwrap();
         remove(a.as_ptr());
         // SAFETY: kept among the last dropped ones.
         assert!(unsafe { (*a.as_ptr()).method_type } >= 0);
@@ -332,11 +313,11 @@ mod tests {
 
     #[test]
     fn the_text_is_the_name() {
-        let a = create(name(6), Some(NicId(1)));
+        let a = create(name(6), Some(NicId(1))).unwrap();
         // SAFETY: a C string that lives as long as the object.
         let text = unsafe { CStr::from_ptr(text(a.as_ptr())) };
         assert_eq!(text.to_str(), Ok("mx://host:6"));
-        assert_eq!(find(a.as_ptr()).unwrap().nic(), Some(NicId(1)));
+        assert_eq!(nic(a.as_ptr()), Some(NicId(1)));
         remove(a.as_ptr());
         assert!(super::text(a.as_ptr()).is_null());
     }

@@ -231,13 +231,16 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
             own.into_iter().collect()
         }
     };
-    let addr = address::create(name, nics.first().copied());
+    let Some(addr) = address::create(name, nics.first().copied()) else {
+        log::warn!("no memory for another address");
+        return None;
+    };
     if let Some(instance) = own_instance()
         && !nics.is_empty()
     {
-        let known = address::find(addr.as_ptr());
-        if let (Some(address), Ok(method)) = (known, instance.shared.lock().method())
-            && let Err(error) = method.attach(addr.as_ptr(), &address, nics, true)
+        let known = address::name(addr.as_ptr());
+        if let (Some(name), Ok(method)) = (known, instance.shared.lock().method())
+            && let Err(error) = method.attach(addr.as_ptr(), &name, &nics, true)
         {
             log::warn!("{error}");
         }
@@ -266,28 +269,26 @@ fn late_peer(
     addr: NonNull<bmi_method_addr>,
 ) -> Result<(Guard<'_, HostSlot>, PeerKey), Box<Error>> {
     let pointer = addr.as_ptr();
-    let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
-    if address.has_called {
-        // The session belonged to an earlier opening, and a peer that connected is never called back.
-        let why = format!(
-            "{} had called before, and its session is over",
-            address.name
-        );
-        return Err(Error::new(BMI_ENETRESET, why));
+    if !address::exists(pointer) {
+        return Err(Error::unknown_address(pointer));
     }
-    let found_before = address.nic();
+    let Some(name) = address::name(pointer) else {
+        // The session belonged to an earlier opening, and a peer that connected is never called back.
+        let why = "the peer had called before, and its session is over";
+        return Err(Error::new(BMI_ENETRESET, why));
+    };
+    let found_before = address::nic(pointer);
     let nics = match found_before {
         Some(nic) => vec![nic],
         None => {
-            let name = &address.name;
             let found = nic::resolve(&name.host, name.board)?;
-            address.set_nic(found.nic);
+            address::set_nic(pointer, found.nic);
             found.nics()
         }
     };
     let mut slot = shared.lock();
     let method = slot.method()?;
-    let key = method.attach(pointer, &address, nics, true)?;
+    let key = method.attach(pointer, &name, &nics, true)?;
     if found_before.is_some() {
         method.doubt_name(key);
     }
@@ -795,7 +796,7 @@ pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Err
     match method.peers().of_addr(pointer) {
         Some(key) => Ok(method.peer_gauges(key)),
         // Looked up before `initialize`, or its host did not resolve.
-        None if address::find(pointer).is_some() => Ok(PeerGauges::NONE),
+        None if address::exists(pointer) => Ok(PeerGauges::NONE),
         None => Err(Error::unknown_address(pointer)),
     }
 }
@@ -817,8 +818,10 @@ pub fn query_addr_range(
     netmask: c_int,
 ) -> Result<bool, Box<Error>> {
     let pointer = addr.as_ptr();
-    let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
-    address_range::contains(&address, wildcard, netmask)
+    if !address::exists(pointer) {
+        return Err(Error::unknown_address(pointer));
+    }
+    address_range::contains(address::nic(pointer), wildcard, netmask)
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl Reservation {
             len = (len / 2).next_multiple_of(page_size());
         }
         let limit = of_memory(refusal);
-        log::warn!("no address space for {LEAST} bytes of operations: {refusal}{limit}");
+        log::warn!("no address space for {LEAST} bytes: {refusal}{limit}");
         None
     }
 

@@ -16,7 +16,7 @@ use super::life::{HostMethod, HostSlot, Running};
 use super::{Instance, NOTIFYING, existing_instance, get_or_create, not_initialized};
 use crate::abi::constants::{BMI_EALREADY, BMI_INIT_SERVER, BMI_TCP_BIND_SPECIFIC};
 use crate::abi::types::bmi_method_addr;
-use crate::address::{self, Address};
+use crate::address;
 use crate::config::Config;
 use crate::error::Error;
 use crate::host;
@@ -24,7 +24,7 @@ use crate::match_layout::KEY;
 use crate::method::{Host, Method, Settings};
 use crate::peer_name::PeerName;
 use mx_proto::port::{LinkControl, WakeDescriptors};
-use mx_proto::{Endpoint, EndpointId, Identity, Route};
+use mx_proto::{Endpoint, EndpointId, Identity, NicId, Route};
 use mx_sys::slot::{Open, SlotError};
 use mx_sys::thread::PROGRESS_STACK;
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenError, OpenOptions, ReopenOptions};
@@ -62,9 +62,9 @@ pub fn initialize(
     let listen = match listen {
         None => None,
         Some(addr) => {
-            let known = address::find(addr.as_ptr());
-            let known = known.ok_or_else(|| Error::unknown_address(addr.as_ptr()))?;
-            Some((addr, known))
+            let name = address::name(addr.as_ptr());
+            let name = name.ok_or_else(|| Error::unknown_address(addr.as_ptr()))?;
+            Some(Listen { addr, name })
         }
     };
     // A child of fork opens an endpoint of its own and drops the inherited one.
@@ -79,9 +79,21 @@ pub fn initialize(
     })
 }
 
+/// The address object that a server listens on.
+struct Listen {
+    addr: NonNull<bmi_method_addr>,
+    name: Arc<PeerName>,
+}
+
+impl Listen {
+    fn nic(&self) -> Option<NicId> {
+        address::nic(self.addr.as_ptr())
+    }
+}
+
 fn start(
     shared: &Arc<Shared<HostSlot>>,
-    listen: Option<(NonNull<bmi_method_addr>, Arc<Address>)>,
+    listen: Option<Listen>,
     specific: bool,
     method_id: i32,
     options: Option<&str>,
@@ -89,12 +101,12 @@ fn start(
     let (config, refused) = Config::load(options);
     config.check(&refused)?;
     nic::set_peers_file(config.mx.peers.clone());
-    let name = listen.as_ref().map(|(_, address)| &address.name);
-    let mut options = open_options(listen.as_ref().map(|(_, address)| &**address), &config);
-    if let Some((_, address)) = &listen
+    let name = listen.as_ref().map(|listen| &*listen.name);
+    let mut options = open_options(listen.as_ref(), &config);
+    if let Some(listen) = &listen
         && !specific
     {
-        warn_of_another_machine(address);
+        warn_of_another_machine(listen);
     }
     let opened = name.filter(|_| specific).map_or(Ok(None), |name| {
         let only = nic::listen_address(&name.host, name.board);
@@ -120,18 +132,18 @@ fn start(
     let settings = Settings::from(&config);
     let mut method = build(settings, own.to_string(), endpoint_config, identity, ports);
     address::begin(method_id);
-    if let Some((addr, address)) = &listen {
+    if let Some(Listen { addr, name }) = &listen {
         // Whatever the host in its name resolves to, the address is this endpoint's.
-        address.set_nic(identity.nic);
-        method.attach(addr.as_ptr(), address, vec![identity.nic], false)?;
+        address::set_nic(addr.as_ptr(), identity.nic);
+        method.attach(addr.as_ptr(), name, &[identity.nic], false)?;
     }
     shared.retune(opened.tuning).map_err(no_descriptors)?;
     let open = Open::new(method, opened, shared).map_err(no_endpoint)?;
     log::info!("{own} is open, session {:#x}", identity.session.0);
     let mut slot = shared.lock();
-    slot.persistent.listen = listen.map(|(_, address)| {
+    slot.persistent.listen = listen.map(|listen| {
         let endpoint = Some(identity.endpoint.0);
-        let name = address.name.clone();
+        let name = (*listen.name).clone();
         (PeerName { endpoint, ..name }, identity.nic)
     });
     slot.persistent.shutdown = config.shutdown;
@@ -154,9 +166,9 @@ fn build(
 }
 
 /// Warns of a listen address on another machine: legal for a server on all addresses, but usually a mistake.
-fn warn_of_another_machine(address: &Address) {
-    let name = &address.name;
-    let what = match address.nic() {
+fn warn_of_another_machine(listen: &Listen) {
+    let name = &listen.name;
+    let what = match listen.nic() {
         Some(nic) if nic::is_local(nic) => return,
         Some(nic) => match nic::address(nic) {
             Some(at) => format!("{} is not an address of this machine", at.ip()),
@@ -196,9 +208,9 @@ fn no_descriptors(reason: io::Error) -> Box<Error> {
     Error::system("no eventfd to wake threads with", &reason, &limit)
 }
 
-fn open_options(listen: Option<&Address>, config: &Config) -> OpenOptions {
+fn open_options(listen: Option<&Listen>, config: &Config) -> OpenOptions {
     let address = listen.and_then(own_address);
-    let listen = listen.map(|address| &address.name);
+    let listen = listen.map(|listen| &listen.name);
     let endpoint = match listen.and_then(|name| name.endpoint) {
         Some(number) => EndpointChoice::Exact(EndpointId(number)),
         None => EndpointChoice::Any,
@@ -214,7 +226,7 @@ fn open_options(listen: Option<&Address>, config: &Config) -> OpenOptions {
 
 /// Returns the address in a server's name, or the one that its name resolves to if this machine has it: its peers
 /// connect there.
-fn own_address(listen: &Address) -> Option<IpAddr> {
+fn own_address(listen: &Listen) -> Option<IpAddr> {
     let name = &listen.name;
     let named = || {
         listen.nic()?;
@@ -301,9 +313,11 @@ mod tests {
             ("mx://x:1:7/dgram", Some(1), ROUTE_DGRAM),
         ] {
             let name = peer_name::parse(text).unwrap().unwrap();
-            let object = address::create(name, None);
-            let listen = address::find(object.as_ptr()).unwrap();
-            assert!(address::remove(object.as_ptr()));
+            let listen = Listen {
+                addr: address::create(name.clone(), None).unwrap(),
+                name: name.into(),
+            };
+            assert!(address::remove(listen.addr.as_ptr()));
             let options = open_options(Some(&listen), &Config::default());
             assert_eq!((options.board, options.address), (board, None), "{text}");
             assert_eq!(options.required, required, "{text}");

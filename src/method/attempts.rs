@@ -20,7 +20,7 @@ use crate::match_layout::{KEY, MessageType, bits};
 use crate::op::data::{OpData, Role};
 use crate::peer::attempts::{ATTEMPT_DELAY, Attempt, Attempts};
 use crate::peer::state::{Cause, Ready, State, WaitState};
-use crate::peer::table::PeerKey;
+use crate::peer::table::{PeerKey, Wait};
 use mx_proto::port::{ConnectError, Port};
 use mx_proto::{Clock, NicId, Outcome, RemoteId, RequestId, Status, Target};
 use mx_sys::UserMemory;
@@ -42,7 +42,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers_mut().get_mut(key) else {
             return Ok(());
         };
-        peer.attempts = Attempts::after(cut);
+        peer.wait.get_or_insert_default().attempts = Attempts::after(cut);
         if let Err(reason) = self.begin_next(key) {
             let peer = self.peers().get(key);
             return Err(Error::connect(peer.map_or("", |peer| &peer.name), reason));
@@ -63,7 +63,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         while let Some(peer) = self.peers().get(key)
             && let Some(nic) = peer.untried()
         {
-            match self.begin_attempt(key, nic, peer.attempts.cut) {
+            let cut = peer.wait.as_ref().and_then(|wait| wait.attempts.cut);
+            match self.begin_attempt(key, nic, cut) {
                 Ok(()) => {
                     self.set_next(key);
                     return Ok(());
@@ -88,8 +89,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let bits = bits(MessageType::IconReq, key.id(), 0);
         let word = OpData::own(Role::Connect, key);
         let connect = self.endpoint.call(target, KEY, bits, word);
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.attempts.begin(Attempt {
+        if let Some(attempts) = self.attempts_mut(key) {
+            attempts.begin(Attempt {
                 nic,
                 request: connect.map_err(Cause::of_start),
                 cut,
@@ -97,6 +98,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             });
         }
         connect.map(|_| ())
+    }
+
+    fn attempts_mut(&mut self, key: PeerKey) -> Option<&mut Attempts> {
+        self.peers_mut().get_mut(key)?.attempts_mut()
     }
 
     /// Schedules the next attempt, or the next look-up of the name, in case no attempt succeeds or fails before.
@@ -110,12 +115,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             None => ASK_EVERY,
         };
         let (at, word) = (now.after(span), key.to_word() | NEXT);
-        if let Some((_, reminder)) = peer.attempts.next.take() {
+        let before = peer.attempts_mut().and_then(|all| all.next.take());
+        if let Some((_, reminder)) = before {
             self.endpoint.forget_reminder(reminder, word);
         }
         let reminder = self.endpoint.remind(at, word);
-        if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.attempts.next = Some((at, reminder));
+        if let Some(attempts) = self.attempts_mut(key) {
+            attempts.next = Some((at, reminder));
         }
     }
 
@@ -126,12 +132,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let key = PeerKey::from_word(word & !NEXT);
         let now = self.endpoint.clock().now();
-        let peer = self.peers_mut().get_mut(key);
         // Another reminder may have been set meanwhile.
-        if peer.is_none_or(|peer| {
-            let next = &mut peer.attempts.next;
-            next.take_if(|(at, _)| *at <= now).is_none()
-        }) {
+        let attempts = self.attempts_mut(key);
+        if attempts.is_none_or(|all| all.next.take_if(|(at, _)| *at <= now).is_none()) {
             return true;
         }
         if self.begin_next(key).is_err() {
@@ -143,8 +146,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Handles the completion of a transport connect.
     pub(super) fn on_connected(&mut self, key: PeerKey, op: RequestId, how: &Outcome) {
-        let peer = self.peers_mut().get_mut(key);
-        let Some(attempt) = peer.and_then(|peer| peer.attempts.of(op)) else {
+        let Some(attempt) = self.attempts_mut(key).and_then(|all| all.of(op)) else {
             // Cancelled after the peer had accepted: close the session, which the host never sees.
             if how.status == Status::Success {
                 self.endpoint.disconnect(how.remote);
@@ -187,8 +189,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Cancels the attempts in progress, except at interfaces to `keep`.
     pub(super) fn call_off(&mut self, key: PeerKey, keep: impl Fn(NicId) -> bool) {
-        let peer = self.peers_mut().get_mut(key);
-        let gone = peer.map(|peer| peer.attempts.retain(keep));
+        let gone = self.attempts_mut(key).map(|all| all.retain(keep));
         for request in gone.unwrap_or_default() {
             self.endpoint.cancel_unmatched(request);
         }
@@ -213,9 +214,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.call_off(key, |nic| addresses.contains(&nic));
         let latest = self.endpoint.clock().now().after(ATTEMPT_DELAY);
         if let Some(peer) = self.peers().get(key)
-            && peer.attempts.is_under_way()
+            && let Some(Wait { attempts, .. }) = peer.wait.as_deref()
+            && attempts.is_under_way()
         {
-            if peer.untried().is_some() && peer.attempts.next.is_none_or(|(at, _)| at > latest) {
+            if peer.untried().is_some() && attempts.next.is_none_or(|(at, _)| at > latest) {
                 self.set_next(key);
             }
         } else {
@@ -226,7 +228,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Records a failed attempt: the next begins at once.
     fn on_failed(&mut self, key: PeerKey, op: RequestId, cause: Cause) {
         if let Some(peer) = self.peers_mut().get_mut(key)
-            && let Some(attempt) = peer.attempts.of(op)
+            && let Some(attempt) = peer.attempts_mut().and_then(|all| all.of(op))
         {
             attempt.request = Err(cause);
             let nic = attempt.nic;
@@ -238,7 +240,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Begins the next attempt; disconnects the peer if all have failed.
     fn go_on(&mut self, key: PeerKey) {
         let none_left = self.begin_next(key).is_err();
-        let attempts = self.peers().get(key).map(|peer| &peer.attempts);
+        let attempts = self.attempts_mut(key);
         if let Some(attempts) = attempts.filter(|attempts| none_left && !attempts.is_under_way()) {
             let cause = attempts.cause_of_failure(Cause::TimedOut);
             self.disconnect(key, cause);

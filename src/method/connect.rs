@@ -18,7 +18,6 @@
 use super::{Method, PostKind};
 use crate::abi::constants::{BMI_EMSGSIZE, BMI_ENOMEM};
 use crate::abi::types::bmi_method_addr;
-use crate::address::Address;
 use crate::arrivals::HandshakeMessage;
 use crate::error::{Error, code_of};
 use crate::match_layout::{MATCH, MessageType, Refusal, VERSION, bits, with_class};
@@ -27,6 +26,7 @@ use crate::peer::conversation::Conversation;
 use crate::peer::handshake::{Answer, ConnReq};
 use crate::peer::state::{Cause, Ready, State, WaitState};
 use crate::peer::table::{Peer, PeerKey};
+use crate::peer_name::PeerName;
 use mx_proto::port::Port;
 use mx_proto::{
     Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, RemoteId, SendMode,
@@ -40,8 +40,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn attach(
         &mut self,
         addr: *mut bmi_method_addr,
-        address: &Address,
-        nics: Vec<NicId>,
+        name: &PeerName,
+        nics: &[NicId],
         looked_up: bool,
     ) -> Result<PeerKey, Box<Error>> {
         if let Some(known) = self.peers().of_addr(addr) {
@@ -54,24 +54,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let own = self.endpoint.identity().endpoint;
         let target = Target {
             nic,
-            endpoint: address.name.endpoint.map_or(own, EndpointId),
-            route: address.name.route,
+            endpoint: name.endpoint.map_or(own, EndpointId),
+            route: name.route,
         };
-        let key = self.peer_for(target, || address.name.to_string())?;
-        self.peers_mut().attach(addr, key, nics, looked_up);
+        let key = self.peer_for(target, name)?;
+        self.peers_mut().attach(addr, key, nics.into(), looked_up);
         Ok(key)
     }
 
-    fn peer_for(
-        &mut self,
-        target: Target,
-        name: impl FnOnce() -> String,
-    ) -> Result<PeerKey, Box<Error>> {
+    fn peer_for(&mut self, target: Target, name: &PeerName) -> Result<PeerKey, Box<Error>> {
         if let Some(key) = self.peers().called(target) {
             return Ok(key);
         }
         let limit = self.peers().limit();
-        let key = self.peers_mut().add(target, name());
+        let key = self.peers_mut().add(target, &name.to_string());
         key.ok_or_else(|| Error::new(BMI_ENOMEM, format!("all {limit} peer ids are in use")))
     }
 
@@ -217,7 +213,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         // Only for log messages: the transport identifies the peer, not its name.
         let (target, name) = (Target::auto(identity.nic, identity.endpoint), request.name);
-        match self.peers_mut().add_caller(target, name.to_owned()) {
+        match self.peers_mut().add_caller(target, name) {
             Some(key) => self.become_ready(key, ready, true),
             None => {
                 let limit = self.peers().limit();

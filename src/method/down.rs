@@ -43,8 +43,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         peer.state.become_next(next);
         let over = match (before, after) {
-            (false, true) => std::mem::replace(&mut peer.wait_until, until),
-            (true, false) => peer.wait_until.take(),
+            (false, true) => {
+                let wait = peer.wait.get_or_insert_default();
+                std::mem::replace(&mut wait.until, until)
+            }
+            (true, false) => peer.wait.as_mut().and_then(|wait| wait.until.take()),
             _ => None,
         };
         if let State::Disconnect { .. } = next {
@@ -52,7 +55,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.name_doubted = true;
             arrivals.cancelled.forget(key.id());
         }
-        let tried = connects.then(|| std::mem::take(&mut peer.attempts));
+        let tried = peer.attempts_mut().filter(|_| connects);
+        let tried = tried.map(std::mem::take);
+        peer.wait.take_if(|_| !after);
         if next.remote().is_none() {
             (peer.handshake_waits, peer.again) = (false, 0);
         }

@@ -159,7 +159,7 @@ impl Host {
         }
         // Only for log messages: the transport identifies the peer, not its name.
         let target = Target::auto(who.nic, who.endpoint);
-        let Some(key) = self.peers.add_caller(target, name.to_owned()) else {
+        let Some(key) = self.peers.add_caller(target, name) else {
             let limit = self.peers.limit();
             log::warn!(
                 "rejected {who:?}, which calls itself {name:?}: all {limit} peer ids are in use"
@@ -196,10 +196,10 @@ impl Host {
             return Err(Status::BadEndpoint);
         };
         if let Some(peer) = self.peers.get_mut(key)
-            && let Some(attempt) = peer.attempts.of(connect)
+            && let Some(attempt) = peer.attempts_mut().and_then(|all| all.of(connect))
         {
-            log::debug!("{} (id {}) calls itself {name}", peer.name, key.id());
             attempt.tx_id = Some(id);
+            log::debug!("{} (id {}) calls itself {name}", peer.name, key.id());
         }
         Ok(key.to_word())
     }

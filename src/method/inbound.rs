@@ -70,7 +70,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             };
             let Some(addr) = known_object(peer) else {
                 let (name, nic) = (name_of(peer), peer.target.nic);
-                return Some(NextUnexpected::Register(self.introduce(key, name, nic)));
+                return self.introduce(key, &name, nic);
             };
             let message = self.endpoint.next_message()?;
             self.on_handed_out(key, message.source);
@@ -88,17 +88,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Makes the object of a peer that connected to this process.
+    /// Makes the object of a peer that connected to this process. `None`: there is no memory for it, and the message waits.
     #[cold]
-    fn introduce(&mut self, key: PeerKey, name: PeerName, nic: NicId) -> NonNull<bmi_method_addr> {
-        let addr = address::create_for_caller(name, nic);
+    fn introduce(&mut self, key: PeerKey, name: &PeerName, nic: NicId) -> Option<NextUnexpected> {
+        let addr = address::create_for_caller(name, nic)?;
         self.peers_mut()
-            .attach(addr.as_ptr(), key, Vec::new(), false);
+            .attach(addr.as_ptr(), key, Box::default(), false);
         if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.inbound = HostRegistration::Registering(addr.as_ptr());
         }
         self.registering = true;
-        addr
+        Some(NextUnexpected::Register(addr))
     }
 
     /// Records the host's id of a registered object; 0 if the host had no memory for it: then the message stays, and

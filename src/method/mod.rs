@@ -430,12 +430,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let key = PeerKey::from_word(word);
         let peer = self.peers_mut().get_mut(key);
         // Another reminder may have been set meanwhile.
-        if peer.is_none_or(|peer| peer.wait_until.take_if(|(at, _)| *at <= now).is_none()) {
+        let wait = peer.and_then(|peer| peer.wait.as_mut());
+        if wait.is_none_or(|wait| wait.until.take_if(|(at, _)| *at <= now).is_none()) {
             return;
         }
         let mut cause = Cause::TimedOut;
         if let (Some(peer), Some(span)) = (self.peers().get(key), self.settings.connect_timeout) {
-            cause = peer.attempts.cause_of_failure(cause);
+            if let Some(wait) = &peer.wait {
+                cause = wait.attempts.cause_of_failure(cause);
+            }
             let ms = span.as_millis();
             log::warn!(
                 "{}: no answer within {ms} ms (BMI_MX_CONNECT_TIMEOUT_MS); giving up",

@@ -19,7 +19,7 @@
 
 use super::Method;
 use crate::abi::types::bmi_method_addr;
-use crate::address::{self, Address};
+use crate::address;
 use crate::peer::state::{Cause, State, WaitState};
 use crate::peer::table::{Object, Peer, PeerKey};
 use crate::peer_name::PeerName;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct NameQuery {
     addr: *mut bmi_method_addr,
-    address: Arc<Address>,
+    name: Arc<PeerName>,
 }
 
 // SAFETY: the pointer is only compared.
@@ -41,12 +41,12 @@ unsafe impl Send for NameQuery {}
 impl NameQuery {
     /// Returns the name.
     pub fn name(&self) -> &PeerName {
-        &self.address.name
+        &self.name
     }
 
     /// Returns the interface that the name resolved to before.
     pub fn before(&self) -> Option<NicId> {
-        self.address.nic()
+        address::nic(self.addr)
     }
 }
 
@@ -75,12 +75,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let of_names = peer.objects.iter().filter(|object| object.looked_up);
         let questions = of_names.filter_map(|object| {
-            let address = address::find(object.addr)?;
-            let is_name = nic::literal_address(&address.name.host).is_none();
-            is_name.then_some(NameQuery {
-                addr: object.addr,
-                address,
-            })
+            let (addr, name) = (object.addr, address::name(object.addr)?);
+            let is_name = nic::literal_address(&name.host).is_none();
+            is_name.then_some(NameQuery { addr, name })
         });
         let mut questions: Vec<_> = questions.collect();
         questions.retain(|new| !self.questions.iter().any(|old| old.addr == new.addr));
@@ -91,24 +88,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// connect in progress, moves the peer, or moves its objects to the peer already there. Ignored if the object was
     /// dropped, `nics` is empty, or the peer is past connecting.
     pub fn resolved(&mut self, question: &NameQuery, nics: &[NicId]) {
-        let NameQuery { addr, address } = question;
+        let NameQuery { addr, name } = question;
         // The object may have been dropped, and its place reused.
-        let now = address::find(*addr);
-        if !now.is_some_and(|now| Arc::ptr_eq(&now, address)) {
+        let now = address::name(*addr);
+        if !now.is_some_and(|now| Arc::ptr_eq(&now, name)) {
             return;
         }
         let Some(&nic) = nics.first() else {
             return;
         };
         let Some((key, peer)) = self.peers().at_addr(*addr).map(|peer| (peer.key, peer)) else {
-            return address.set_nic(nic);
+            return address::set_nic(*addr, nic);
         };
         let at_rest = peer.state == State::Init;
         if !at_rest && peer.state != State::Wait(WaitState::Connecting) {
             return;
         }
-        let before = address.nic();
-        address.set_nic(nic);
+        let before = address::nic(*addr);
+        address::set_nic(*addr, nic);
         if before == Some(nic) {
             self.on_addresses(key, *addr, nics);
         } else if leads_to(peer, nic) {
@@ -119,11 +116,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 None => self.on_addresses(key, *addr, nics),
             }
         } else if at_rest {
-            log::info!("{}: {} now names another host", peer.name, address.name);
+            log::info!("{}: {} now names another host", peer.name, name);
             self.move_objects(key, nics, &[*addr]);
         } else if let Some(before) = before {
             // Keep the old address while operations are in progress.
-            address.set_nic(before);
+            address::set_nic(*addr, before);
         }
         self.handle_events();
     }
@@ -142,8 +139,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn move_objects(&mut self, key: PeerKey, nics: &[NicId], objects: &[*mut bmi_method_addr]) {
         for addr in objects {
             self.peers_mut().detach(*addr);
-            if let Some(address) = address::find(*addr)
-                && let Err(error) = self.attach(*addr, &address, nics.to_vec(), true)
+            if let Some(name) = address::name(*addr)
+                && let Err(error) = self.attach(*addr, &name, nics, true)
             {
                 log::warn!("{error}");
             }
@@ -154,9 +151,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
 /// Returns whether all objects of a peer lead to that interface.
 fn leads_to(peer: &Peer, nic: NicId) -> bool {
-    let leads = |object: &Object| {
-        let address = address::find(object.addr);
-        object.looked_up && address.is_some_and(|address| address.nic() == Some(nic))
-    };
+    let leads = |object: &Object| object.looked_up && address::nic(object.addr) == Some(nic);
     peer.objects.iter().all(leads)
 }

@@ -22,7 +22,7 @@ use crate::address;
 use crate::match_layout::PEER_ID_MAX;
 use foldhash::fast::RandomState;
 use mx_proto::ops::List;
-use mx_proto::{Instant, NicId, Reminder, Target};
+use mx_proto::{Instant, NicId, Reminder, Target, table};
 use mx_sys::nic::ADDRESSES_MAX;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
@@ -89,9 +89,18 @@ pub struct Object {
     /// Pointer that the host has.
     pub addr: *mut bmi_method_addr,
     /// Interfaces that its name resolves to, in the order of trial; empty for a peer that connected.
-    pub nics: Vec<NicId>,
+    pub nics: Box<[NicId]>,
     /// Whether the object comes from the host's look-up, so that unexpected messages may be reported from it.
     pub looked_up: bool,
+}
+
+/// Data of a peer in WAIT.
+#[derive(Default, Debug)]
+pub struct Wait {
+    /// Attempts to connect, while in Connecting.
+    pub attempts: Attempts,
+    /// End of WAIT; `None` if unlimited.
+    pub until: Option<(Instant, Reminder)>,
 }
 
 /// A remote endpoint, as the method knows it.
@@ -100,14 +109,14 @@ pub struct Peer {
     /// Key of the peer.
     pub key: PeerKey,
     /// Name, for display.
-    pub name: String,
+    pub name: Box<str>,
     /// State of the connection.
     pub state: State,
     /// Target of connections to the peer: the first interface that its name resolves to, endpoint and route. For a peer
     /// that connected, its origin.
     pub target: Target,
-    /// Attempts to connect, while in Connecting.
-    pub attempts: Attempts,
+    /// Data of WAIT, while in WAIT.
+    pub wait: Option<Box<Wait>>,
     /// Interface at which the peer was last reached.
     pub reached: Option<NicId>,
     /// Address objects of the peer, oldest first.
@@ -116,8 +125,6 @@ pub struct Peer {
     pub conversation: Conversation,
     /// Whether receives of the peer may be provisional.
     pub has_provisional: bool,
-    /// End of WAIT; `None` if unlimited, or outside of WAIT.
-    pub wait_until: Option<(Instant, Reminder)>,
     /// Whether a handshake message to the peer is still queued.
     pub handshake_waits: bool,
     /// Whether the peer was lost or unreachable since its name was last resolved.
@@ -140,7 +147,7 @@ impl Peer {
     /// address objects, at most [`ADDRESSES_MAX`].
     pub fn addresses(&self) -> Vec<NicId> {
         let mut all = Vec::new();
-        for nic in self.objects.iter().flat_map(|object| &object.nics) {
+        for nic in self.objects.iter().flat_map(|object| &object.nics[..]) {
             if !all.contains(nic) {
                 all.push(*nic);
             }
@@ -152,10 +159,17 @@ impl Peer {
         all
     }
 
+    /// Returns the attempts of the connect in progress.
+    pub fn attempts_mut(&mut self) -> Option<&mut Attempts> {
+        Some(&mut self.wait.as_mut()?.attempts)
+    }
+
     /// Returns the first interface that this connect has not tried.
     pub fn untried(&self) -> Option<NicId> {
         let mut addresses = self.addresses().into_iter();
-        addresses.find(|nic| !self.attempts.has_tried(*nic))
+        let wait = self.wait.as_ref();
+        let has_tried = |nic| wait.is_some_and(|wait| wait.attempts.has_tried(nic));
+        addresses.find(|nic| !has_tried(*nic))
     }
 }
 
@@ -213,23 +227,24 @@ impl Peers {
 
     /// Adds a peer to connect to, in INIT, and enters it under `target` unless another peer is. `None` if all ids are
     /// in use.
-    pub fn add(&mut self, target: Target, name: String) -> Option<PeerKey> {
+    pub fn add(&mut self, target: Target, name: &str) -> Option<PeerKey> {
         let key = self.add_one(target, name, false)?;
         self.calls.entry(target).or_insert(key);
         Some(key)
     }
 
     /// Adds a peer that has connected, in INIT, without entering it under its target.
-    pub fn add_caller(&mut self, target: Target, name: String) -> Option<PeerKey> {
+    pub fn add_caller(&mut self, target: Target, name: &str) -> Option<PeerKey> {
         self.add_one(target, name, true)
     }
 
-    fn add_one(&mut self, target: Target, name: String, has_called: bool) -> Option<PeerKey> {
+    fn add_one(&mut self, target: Target, name: &str, has_called: bool) -> Option<PeerKey> {
         let fresh = self.slots.len() as u32;
         let reuse = self.freed.len() >= REUSE_DELAY || fresh > self.limit;
         let id = if reuse {
             self.freed.pop_front()?
         } else {
+            table::reserve(&mut self.slots, fresh as usize + 1);
             self.slots.push(None);
             fresh
         };
@@ -240,15 +255,14 @@ impl Peers {
         };
         self.slots[id as usize] = Some(Box::new(Peer {
             key,
-            name,
+            name: name.into(),
             state: State::Init,
             target,
-            attempts: Attempts::default(),
+            wait: None,
             reached: None,
             objects: SmallVec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
-            wait_until: None,
             handshake_waits: false,
             name_doubted: false,
             again: 0,
@@ -331,7 +345,7 @@ impl Peers {
             return;
         };
         for object in peer.objects.iter_mut().filter(|known| known.addr == addr) {
-            object.nics = nics.to_vec();
+            object.nics = nics.into();
         }
         let (key, before) = (peer.key, peer.target);
         peer.target.nic = nic;
@@ -356,7 +370,7 @@ impl Peers {
         &mut self,
         addr: *mut bmi_method_addr,
         key: PeerKey,
-        nics: Vec<NicId>,
+        nics: Box<[NicId]>,
         looked_up: bool,
     ) {
         if let Some(peer) = self.get_mut(key) {
@@ -428,7 +442,7 @@ mod tests {
     }
 
     fn add(peers: &mut Peers, endpoint: u32) -> Option<PeerKey> {
-        peers.add(target(endpoint), format!("mx://n1:{endpoint}"))
+        peers.add(target(endpoint), &format!("mx://n1:{endpoint}"))
     }
 
     #[test]
@@ -482,15 +496,15 @@ mod tests {
     #[test]
     fn of_two_peers_with_one_target_the_first_is_found() {
         let mut peers = Peers::default();
-        let caller = peers.add_caller(target(1), "mx://n1:1".to_owned()).unwrap();
+        let caller = peers.add_caller(target(1), "mx://n1:1").unwrap();
         assert_eq!(peers.called(target(1)), None, "it has called");
         let (first, second) = (add(&mut peers, 1).unwrap(), add(&mut peers, 1).unwrap());
         assert_eq!(peers.called(target(1)), Some(first));
         peers.remove(second);
         peers.remove(caller);
         assert_eq!(peers.called(target(1)), Some(first));
-        let addr = address::create(name(), None).as_ptr();
-        peers.attach(addr, first, vec![NicId(1)], true);
+        let addr = address::create(name(), None).unwrap().as_ptr();
+        peers.attach(addr, first, [NicId(1)].into(), true);
         peers.readdress(addr, &[2, 3].map(NicId));
         let moved = peers.get(first).unwrap();
         assert_eq!(moved.addresses(), [2, 3].map(NicId));
@@ -509,10 +523,10 @@ mod tests {
     #[test]
     fn many_address_objects_are_one_peer_and_are_counted() {
         let mut peers = Peers::default();
-        let [a, b] = [(); 2].map(|()| address::create(name(), None).as_ptr());
+        let [a, b] = [(); 2].map(|()| address::create(name(), None).unwrap().as_ptr());
         let key = add(&mut peers, 1).unwrap();
-        peers.attach(a, key, vec![NicId(1)], true);
-        peers.attach(b, key, vec![NicId(1)], false);
+        peers.attach(a, key, [NicId(1)].into(), true);
+        peers.attach(b, key, [NicId(1)].into(), false);
         assert_eq!(peers.get(key).unwrap().objects.len(), 2);
         assert_eq!(peers.detach(a), Some(key));
         assert_eq!(peers.detach(a), None);
@@ -529,7 +543,7 @@ mod tests {
         let key = add(&mut peers, 1).unwrap();
         let objects = [[1, 2, 3], [1, 4, 2]];
         for nics in objects {
-            let nics = nics.map(NicId).to_vec();
+            let nics = nics.map(NicId).into();
             peers.attach(ptr::null_mut(), key, nics, true);
         }
         let peer = peers.get_mut(key).unwrap();
@@ -545,6 +559,11 @@ mod tests {
         assert_eq!(order(peer), [1, 2, 3, 5, 6, 7, 8, 9]);
         peer.reached = Some(NicId(19));
         assert_eq!(order(peer), [19, 1, 2, 3, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn a_peer_is_small() {
+        assert!(size_of::<Peer>() <= 168, "{}", size_of::<Peer>());
     }
 
     #[test]

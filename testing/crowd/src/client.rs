@@ -130,9 +130,9 @@ impl Client {
         let endpoint = Endpoint::new(endpoint_config, identity, KEY, *ports, MonotonicClock, host);
         let mut method = Method::new(settings, own.to_string(), endpoint);
         let server = address::create(target.name.clone(), Some(target.nic));
-        let known = address::find(server.as_ptr()).ok_or("the address object is gone")?;
+        let server = server.ok_or("no memory for the address object")?;
         let key = method
-            .attach(server.as_ptr(), &known, vec![target.nic], true)
+            .attach(server.as_ptr(), &target.name, &[target.nic], true)
             .map_err(|why| why.to_string())?;
         Ok(Self {
             method,

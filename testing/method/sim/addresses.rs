@@ -252,7 +252,7 @@ fn cut_connection_is_retried_once_beside_the_others() {
     }
     // The second cut ends that attempt: the next one begins at once.
     scene.rig.run_for(SOON);
-    let attempts = &scene.peer().attempts;
+    let attempts = &scene.peer().wait.as_ref().unwrap().attempts;
     assert!(attempts.has_tried(SILENT) && attempts.is_under_way());
     assert_eq!(scene.answer(&[NIC, OTHER_NIC]), 0, "nothing is asked yet");
     scene.rig.run_for(Duration::from_secs(1));

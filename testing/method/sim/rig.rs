@@ -375,10 +375,9 @@ impl Host {
     }
 
     fn attach(&mut self, of: NodeId, nics: &[NicId], looked_up: bool) -> Addr {
-        let addr = address::create(name(of), nics.first().copied());
-        let known = address::find(addr.as_ptr()).unwrap();
+        let addr = address::create(name(of), nics.first().copied()).unwrap();
         self.method
-            .attach(addr.as_ptr(), &known, nics.to_vec(), looked_up)
+            .attach(addr.as_ptr(), &name(of), nics, looked_up)
             .unwrap();
         self.made.push(addr);
         addr

@@ -16,11 +16,13 @@ use bmi_method::abi::constants::{BMI_ECANCEL, BMI_EMSGSIZE, BMI_ENETRESET, BMI_E
 use bmi_method::address;
 use bmi_method::method::PostKind;
 use bmi_method::peer::state::{Ready, State};
+use bmi_method::peer_name;
 use bmi_mx_torture::program::UNEXPECTED_TAG;
 use bmi_mx_torture::{Book, Header, Peer, Side, Stream, Verb, pieces};
 use mx_proto::Instant;
 use mx_sim::NodeId;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::CStr;
 
 /// Added to the tags of messages in sessions whose caller has looked the other up under its second
 /// name.
@@ -406,8 +408,10 @@ impl Actor {
         if let Some(known) = self.known.iter().find(|known| known.addr == addr) {
             return *known;
         }
-        let address = address::find(addr.as_ptr()).expect("an object");
-        let node = address.name.endpoint.expect("a caller's name has one");
+        // SAFETY: a live object's text.
+        let text = unsafe { CStr::from_ptr(address::text(addr.as_ptr())) };
+        let name = peer_name::parse(text.to_str().unwrap()).unwrap().unwrap();
+        let node = name.endpoint.expect("a caller's name has one");
         let known = Known {
             addr,
             peer: Peer {
