@@ -102,10 +102,6 @@ fn an_endpoint_that_decides_does_not_wait_for_time() {
     );
 }
 
-<<<<<<< HEAD
-/// Returns a pair in which a small offer of a's is the oldest undecided message, and its bytes are
-/// on their way.
-=======
 #[test]
 fn nothing_is_taken_in_while_a_message_is_decided() {
     let (mut pair, b) = associated();
@@ -121,8 +117,8 @@ fn nothing_is_taken_in_while_a_message_is_decided() {
     assert_eq!(next(&mut pair).arrival.bits, bits(2));
 }
 
-/// A small offer of a's is the oldest undecided message, and its bytes are on their way.
->>>>>>> front-tests
+/// Returns a pair in which a small offer of a's is the oldest undecided message, and its bytes are
+/// on their way.
 fn previewing(data: Vec<u8>) -> (Pair, RemoteId, RequestId) {
     let (mut pair, b) = associated();
     let data = pair.filled(data);
