@@ -313,7 +313,7 @@
 /** Longest address string that the host passes, its NUL included. */
 #define BMI_MAX_ADDR_LEN 2048
 
-/** Answered by the host. */
+/** `get_info`: the names of the host's network methods. Answered by the host itself. */
 #define BMI_TRANSPORT_METHODS_STRING 16
 
 /**

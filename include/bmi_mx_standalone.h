@@ -316,7 +316,7 @@
 /** `set_info`: for another method; accepted and ignored. */
 #define BMI_ZOID_POST_TIMEOUT 16
 
-/** Answered by the host. */
+/** `get_info`: the names of the host's network methods. Answered by the host itself. */
 #define BMI_TRANSPORT_METHODS_STRING 17
 
 /**

@@ -761,7 +761,8 @@ pub fn open_context(_context: i64) -> Result<(), Box<Error>> {
     Ok(())
 }
 
-/// Drops untested completions.
+/// Closes a BMI context: drops its completions that no test call has collected. Operations in progress are not
+/// cancelled.
 pub fn close_context(context: i64) {
     with_method(|method| method.close_context(context));
 }

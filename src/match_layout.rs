@@ -67,7 +67,7 @@ impl MessageType {
     }
 }
 
-/// Reasons for rejecting a CONN_REQ. The value is the negative id.
+/// Reasons for rejecting a CONN_REQ. The CONN_ACK carries the negative value in place of a peer id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Refusal {

@@ -110,7 +110,8 @@ impl Config {
     }
 }
 
-/// Secret of one life of an endpoint. `Debug` does not print the bytes.
+/// Secret key that an endpoint draws each time it is opened, and never sends: nonces in its hellos and challenges, and
+/// the keys of its memory regions, are computed from it. `Debug` does not print the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Key(pub [u8; 16]);
 

@@ -14,7 +14,8 @@
 use crate::event::Identity;
 use crate::ids::NicId;
 
-/// Source of links, as a number: one address of another machine, or one user of this one.
+/// Source of links, as an opaque number: one IPv4 address or IPv6 /64 prefix of another machine, or one user of this
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Source(pub u64);
 

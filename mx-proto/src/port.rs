@@ -478,7 +478,8 @@ pub trait LinkControl {
     fn keep_alive(&mut self, _now: Instant) {}
 }
 
-/// Port: carries packets over links. `M` is the type of application memory that bodies come from.
+/// Transport of an endpoint: sends packets over links. [`LinkControl`] opens and closes the links, [`Rounds`] receives.
+/// `M` is the type of application memory that bodies are read from and written to.
 pub trait Port<M: Memory>: LinkControl + Rounds<M> {
     /// Sends one packet. The header already contains the body's length.
     fn send(

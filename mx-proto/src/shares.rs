@@ -15,7 +15,8 @@ use crate::origin::Source;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Counts of one limit.
+/// Amounts of one limited resource in use, in all and by source. One source may have `percent` of what the others
+/// leave.
 #[derive(Debug)]
 pub struct Shares {
     limit: usize,
@@ -41,8 +42,8 @@ impl Shares {
         Self::new(self.limit / parts, self.percent)
     }
 
-    /// Returns whether `amount` more for `source` is within the limit and within its share. The first unit is always
-    /// within the share.
+    /// Returns whether `source` may take `amount` more: the total must stay within the limit, and the source within its
+    /// share, which is at least 1. Only the limit binds [`Source::TRUSTED`]. Takes nothing.
     pub fn may_take(&self, source: Source, amount: usize) -> bool {
         let total = self.used.checked_add(amount);
         if total.is_none_or(|total| total > self.limit) {

@@ -56,7 +56,8 @@ impl Instant {
 /// Deadline for an answer of a peer.
 ///
 /// A check that comes [`LATE`] or more after the deadline shows nothing about the peer: this process was stopped, or
-/// the clock jumped forward. Such a check postpones the deadline once, so that what the peer has sent can be read.
+/// the clock jumped forward. The first such check postpones the deadline to [`LATE`] from now, so that what the peer
+/// has sent can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerDeadline {
     at: Instant,

@@ -217,7 +217,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Makes a header with everything zero but kind, word and length.
+    /// Makes a header with the fields `word` (match bits or a request id) and `length` (message length, offset or bytes
+    /// transferred). All other fields are 0, the length of the body too.
     #[inline]
     pub fn new(kind: Kind, word: u64, length: u32) -> Self {
         Self {

@@ -227,8 +227,8 @@ impl<E: Engine> Slot<E> {
         self.open.is_some() && self.ports == Ports::Own
     }
 
-    /// Returns whether the host has closed descriptors of the endpoint. Completions can still be collected; nothing
-    /// else will happen.
+    /// Returns whether the host has closed descriptors of the endpoint. All operations have then ended; their
+    /// completions can still be collected, but nothing is sent or received any more.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.ports == Ports::Lost

@@ -75,7 +75,7 @@ impl Running {
     }
 }
 
-/// Undoes one [`init`]; the last call closes every endpoint. See `mx_finalize`.
+/// Undoes one [`init`]; the last call closes every endpoint, and fails inside an unexpected handler. See `mx_finalize`.
 pub fn finalize() -> Result<(), Error> {
     // Without the lock, which comes after the endpoints' locks.
     let in_handler = process::open_endpoints()

@@ -45,7 +45,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.reopen(config, identity, port)
     }
 
-    /// Drops everything but the port, which is leaked.
+    /// Drops everything but the port, which is leaked: its descriptors belong to the parent of `fork`, or the host has
+    /// closed them.
     pub fn leave_port(self) {
         Endpoint::leave_port(self.endpoint);
     }

@@ -11,7 +11,7 @@ use std::mem::offset_of;
 
 /// Longest address string that the host passes, its NUL included.
 pub const BMI_MAX_ADDR_LEN: c_int = 2048;
-/// Answered by the host.
+/// `get_info`: the names of the host's network methods. Answered by the host itself.
 pub const BMI_TRANSPORT_METHODS_STRING: c_int = 16;
 
 /// A peer, shared by host and method. The method allocates it; the host passes its address in every call and writes

@@ -13,7 +13,7 @@ use std::mem::offset_of;
 pub const BMI_MAX_ADDR_LEN: c_int = 256;
 /// `set_info`: for another method; accepted and ignored.
 pub const BMI_ZOID_POST_TIMEOUT: c_int = 16;
-/// Answered by the host.
+/// `get_info`: the names of the host's network methods. Answered by the host itself.
 pub const BMI_TRANSPORT_METHODS_STRING: c_int = 17;
 
 /// A peer, shared by host and method. The method allocates it; the host passes its address in every call and writes

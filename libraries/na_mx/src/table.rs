@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// A pointer to a function of the table.
 type Entry = AtomicPtr<c_void>;
 
-/// Mercury's `na_class_ops`.
+/// Mercury's `na_class_ops`: the class name, then functions in the order of the installed libna's version, stored when
+/// the plugin is loaded.
 #[repr(C)]
 pub struct Table {
     class_name: &'static CStr1,

@@ -147,7 +147,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.remotes.connected(id).is_some_and(|met| met.joins)
     }
 
-    /// Returns the sessions of a life that can be joined, oldest first.
+    /// Returns the connected sessions whose peer named `life`, its endpoint's own id, in its hello, oldest first. Lists
+    /// only sessions that the owner [joins](crate::Owner::joins), proven by a claim or not: a hello proves nothing.
     pub fn joined_of(&self, life: SessionId) -> impl Iterator<Item = RemoteId> {
         self.remotes.all_of_life(life)
     }

@@ -146,7 +146,8 @@ impl Borrower {
         self.answer == Answer::Refused
     }
 
-    /// Records that a header with this request has been sent.
+    /// Records that a header requested `wanted` credits more than are free, so that later headers do not repeat the
+    /// request. 0: the header requested none, and nothing changes.
     #[inline(always)]
     pub fn on_said(&mut self, wanted: u32) {
         if wanted > 0 {

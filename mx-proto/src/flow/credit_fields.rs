@@ -83,7 +83,7 @@ impl Payment {
         }
     }
 
-    /// Returns the slot, if the message was sent in one.
+    /// Returns the lane in whose slot the message was sent; `None`: it was paid for with credits.
     #[inline]
     pub fn slot(self) -> Option<Lane> {
         match self {

@@ -296,7 +296,8 @@ impl Flow {
         drawn
     }
 
-    /// Returns the credits of a fetched message that has been taken, or whose fetch has failed.
+    /// Returns credits that [`Self::draw`] took from the pool to fetch a message. Call it once that message has been
+    /// received, or its fetch has failed.
     pub fn undraw(&mut self, credits: u32) {
         self.pool.undraw(credits);
         self.wake();

@@ -103,7 +103,8 @@ impl<O: Owner> Ops<O> {
         done
     }
 
-    /// Removes the oldest operation from a list of completed ones, and frees its slot after `read` has looked at it.
+    /// Removes the oldest operation from a list of completed ones. Calls `read` with the owner's data and the index of
+    /// the operation's slot, then frees the slot. `None` if the list is empty.
     #[inline(always)]
     pub fn pop<R>(
         &mut self,

@@ -115,7 +115,7 @@ fn engine(
 }
 
 /// Closes an endpoint. Its requests end without a completion, and threads that wait on it return. Waits for a handler
-/// that runs in another thread.
+/// that runs in another thread; fails inside the endpoint's own handler.
 pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     let place = held(ep)?;
     if !place.shared.is_mine() && close_inherited(ep, place)? {

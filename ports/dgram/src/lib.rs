@@ -35,7 +35,7 @@ use std::io;
 use std::net::SocketAddr;
 use udp::UdpDatagrams;
 
-/// Port for packets over datagrams.
+/// Port over datagrams: the reliability layer over kernel UDP or libfabric's `FI_EP_DGRAM`.
 pub type DgramPort = Reliable<Backend>;
 
 /// Opens the port. Kernel UDP finds peers with the resolver.
@@ -92,7 +92,8 @@ pub fn follow(port: &mut DgramPort, interfaces: &Interfaces, settled: bool) {
     }
 }
 
-/// Makes sleepers wait on this nest.
+/// Adds the port's descriptor, as member number `member` (`mx_port_base::nest`), to the epoll instance on which threads
+/// sleep. libfabric's descriptors are added only when a thread is about to sleep, under a fixed number.
 pub fn wake_through(port: &mut DgramPort, nest: &Epoll, member: u8) -> io::Result<()> {
     match &mut port.datagrams_mut().service {
         Service::Udp(udp) => nest.join(member, udp.descriptors().data),

@@ -81,7 +81,8 @@ pub fn len_for(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(page_size())
 }
 
-/// Allocates whole pages with at least `size` bytes; `None` without memory.
+/// Allocates whole pages with at least `size` bytes, not initialized, and lists them by address for registrations.
+/// [`release`] frees them. `None` without memory.
 pub fn allocate(size: usize) -> Option<*mut c_void> {
     allocate_pages(len_for(size)?, page_size())
 }
