@@ -31,43 +31,44 @@ use libc::{c_int, c_void};
 pub use crate::abi::tables::operations::*;
 use crate::abi::*;
 
-/// Returns the descriptor that becomes readable when there may be events: `FI_GETWAIT` of an object opened with
-/// `FI_WAIT_FD`. Sleep on it only after [`fi_trywait`].
+/// Writes to `fd` the descriptor that becomes readable when there may be events: `FI_GETWAIT` of an object opened with
+/// `FI_WAIT_FD`, which keeps the descriptor. Sleep on it only after [`fi_trywait`].
 #[inline]
 pub unsafe fn fi_getwait(fid: *mut fid, fd: *mut c_int) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe { fi_control(fid, FI_GETWAIT, fd.cast()) }
 }
 
-/// Binds an endpoint to a queue or an address vector, before it is enabled.
+/// Binds an endpoint to a queue or an address vector, before it is enabled. `flags`: directions that a queue serves,
+/// `FI_TRANSMIT | FI_RECV`; 0 for an address vector.
 #[inline]
 pub unsafe fn fi_ep_bind(ep: *mut fid_ep, to: *mut fid, flags: u64) -> c_int {
     // SAFETY: an endpoint begins with its `fid`.
     unsafe { fi_bind(ep.cast(), to, flags) }
 }
 
-/// Enables an endpoint.
+/// Enables an endpoint once everything is bound to it; operations may be posted from then on.
 #[inline]
 pub unsafe fn fi_enable(ep: *mut fid_ep) -> c_int {
     // SAFETY: an endpoint begins with its `fid`.
     unsafe { fi_control(ep.cast(), FI_ENABLE, std::ptr::null_mut()) }
 }
 
-/// Binds a registration to an endpoint.
+/// Binds a registration to an endpoint, before it is enabled; for providers with `FI_MR_ENDPOINT`.
 #[inline]
 pub unsafe fn fi_mr_bind(mr: *mut fid_mr, to: *mut fid, flags: u64) -> c_int {
     // SAFETY: a registration begins with its `fid`.
     unsafe { fi_bind(mr.cast(), to, flags) }
 }
 
-/// Enables a registration, once bound.
+/// Enables a registration that has been bound to an endpoint; its key is valid from then on.
 #[inline]
 pub unsafe fn fi_mr_enable(mr: *mut fid_mr) -> c_int {
     // SAFETY: a registration begins with its `fid`.
     unsafe { fi_control(mr.cast(), FI_ENABLE, std::ptr::null_mut()) }
 }
 
-/// Returns the descriptor for local operations on the memory.
+/// Returns the descriptor to pass with local operations on the memory; null if the provider has none.
 #[inline]
 pub unsafe fn fi_mr_desc(mr: *const fid_mr) -> *mut c_void {
     // SAFETY: an open registration.
@@ -81,8 +82,9 @@ pub unsafe fn fi_mr_key(mr: *const fid_mr) -> u64 {
     unsafe { (*mr).key }
 }
 
-/// Reads and removes the failed operation after `-FI_EAVAIL`; returns 1 if there was one. The call reads the entry's
-/// `err_data` and `err_data_size` first; see [`fi_cq_err_entry`].
+/// Reads the failed operation that `-FI_EAVAIL` announced to `buf` and removes it from the queue; returns 1, or
+/// `-FI_EAGAIN` if there is none. `err_data` and `err_data_size` of the entry are inputs as well; see
+/// [`fi_cq_err_entry`].
 #[inline]
 pub unsafe fn fi_cq_readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u64) -> isize {
     if !buf.is_null() {

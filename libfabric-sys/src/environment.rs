@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Once;
 
-/// Variable with the path of the library to load instead of the default.
+/// Name of the environment variable with the path of the libfabric to load instead of `libfabric.so.1`.
 pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 
 /// Environment variable with the largest message in bytes that `ofi_rxm` 1.13 to 1.18 sends over `tcp` in one piece.
@@ -30,7 +30,8 @@ pub const RXM_EAGER_VARIABLE: &str = "FI_OFI_RXM_EAGER_LIMIT";
 /// [`RXM_EAGER_VARIABLE`]: other versions of it, and other providers than `tcp`.
 pub const RXM_BUFFER_VARIABLE: &str = "FI_OFI_RXM_BUFFER_SIZE";
 
-/// Variables to set unless they are already set, with the reasons.
+/// Environment variables of providers, with the values that they get when libfabric is loaded, unless they are already
+/// set. The source has the reason for each.
 pub const DEFAULTS: [(&str, &str); 14] = [
     // Otherwise `tcp` stops reading a peer's connection after 64 unmatched messages, and with it everything else that
     // the peer sends. Never reached at this value: our own credits limit a peer's outstanding messages.
@@ -107,7 +108,8 @@ pub(crate) fn prepare() {
     });
 }
 
-/// Returns whether an RDMA device in `/sys/class/infiniband` is software on top of another interface: no bus has it.
+/// Returns whether an RDMA device, given by its directory in `/sys/class/infiniband`, is software on top of another
+/// interface, such as soft-RoCE: it is on no bus.
 pub fn is_software_rdma(device: &Path) -> bool {
     !device.join("device").exists()
 }

@@ -21,7 +21,7 @@ use libc::c_int;
 use crate::abi::{FI_ENOMEM, fi_ep_type, fi_info, fi_progress, fi_threading};
 use crate::library::Library;
 
-/// Hints for [`Library::query`].
+/// Constraints on the offers that [`Library::query`] returns; members that are zero or null constrain nothing.
 pub struct Hints {
     library: Library,
     /// Info whose five attribute pointers are valid.
@@ -33,7 +33,8 @@ unsafe impl Send for Hints {}
 // SAFETY: through a shared reference it is only read. `as_ptr` allows more, but only with unsafe code.
 unsafe impl Sync for Hints {}
 
-/// Error for a name that cannot be a C string.
+/// Error for a name that cannot be a C string: it contains a zero byte, or there is no memory for the copy. Has the
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadName(pub String);
 
@@ -96,14 +97,14 @@ impl Hints {
         set_msg_order = tx_attr.msg_order, rx_attr.msg_order: u64;
     }
 
-    /// Sets the capabilities.
+    /// Sets the capabilities that offers must have, `FI_*` bits.
     pub fn set_caps(&mut self, caps: u64) -> &mut Self {
         // SAFETY: a live info with one owner.
         unsafe { (*self.raw.as_ptr()).caps = caps };
         self
     }
 
-    /// Sets the mode bits that the user supports.
+    /// Sets the mode bits that the user supports, such as `FI_CONTEXT`; offers that require others do not match.
     pub fn set_mode(&mut self, mode: u64) -> &mut Self {
         // SAFETY: a live info with one owner.
         unsafe { (*self.raw.as_ptr()).mode = mode };
@@ -126,7 +127,7 @@ impl Hints {
         Ok(self)
     }
 
-    /// Library that allocated the hints.
+    /// Returns the library that allocated the hints, the only one that they may be passed to.
     pub fn library(&self) -> &Library {
         &self.library
     }

@@ -20,7 +20,7 @@ use libc::c_int;
 use crate::abi::{FI_ENOMEM, fi_ep_type, fi_info};
 use crate::library::Library;
 
-/// List of offers, best first.
+/// List of providers' offers (`fi_info`), best first; freed on drop.
 pub struct InfoList {
     library: Library,
     first: *mut fi_info,
@@ -121,7 +121,8 @@ impl<'a> Iterator for Offers<'a> {
     }
 }
 
-/// Offer of a provider (`fi_info`).
+/// Offer of a provider (`fi_info`), borrowed from a list. Numbers that the provider has left out read as 0, names as
+/// empty.
 #[derive(Clone, Copy)]
 pub struct Info<'a> {
     raw: NonNull<fi_info>,
@@ -199,22 +200,22 @@ impl<'a> Info<'a> {
         api_version = fabric_attr.api_version: u32;
     }
 
-    /// Library of the offer.
+    /// Returns the library that the offer comes from.
     pub fn library(self) -> &'a Library {
         &self.list.library
     }
 
-    /// Capabilities.
+    /// Returns the capabilities of the offer, `FI_*` bits.
     pub fn caps(self) -> u64 {
         self.entry().caps
     }
 
-    /// Mode bits that the provider requires.
+    /// Returns the mode bits that the provider requires of its user, such as `FI_CONTEXT`.
     pub fn mode(self) -> u64 {
         self.entry().mode
     }
 
-    /// Format of addresses.
+    /// Returns libfabric's number for the format of addresses, such as `FI_SOCKADDR_IN`.
     pub fn addr_format(self) -> u32 {
         self.entry().addr_format
     }
@@ -228,7 +229,8 @@ impl<'a> Info<'a> {
         domain_name = domain_attr.name;
     }
 
-    /// Address of a local endpoint; empty if the offer has none.
+    /// Returns the local address that an endpoint of this offer would have, in the offer's format; empty if the offer
+    /// has none.
     pub fn src_addr(self) -> &'a [u8] {
         let fi_info {
             src_addr,

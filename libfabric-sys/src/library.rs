@@ -159,23 +159,24 @@ impl Library {
         }
     }
 
-    /// Major and minor version of the library.
+    /// Returns the major and minor version of the library.
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
 
-    /// Version of the interface that queries request, in the format of `fi_getinfo`.
+    /// Returns the version of the interface that queries request, encoded for `fi_getinfo`: [`Self::API_VERSION`], or
+    /// the library's own if that is older.
     pub fn api_version(&self) -> u32 {
         let (major, minor) = self.version.min(Self::API_VERSION);
         fi_version(major, minor)
     }
 
-    /// File as requested; `None` for [`Library::from_functions`].
+    /// Returns the name or path of the file as requested; `None` for [`Library::from_functions`].
     pub fn path(&self) -> Option<&Path> {
         (!self.path.as_os_str().is_empty()).then_some(&*self.path)
     }
 
-    /// Functions of the library.
+    /// Returns the functions of the library.
     pub fn functions(&self) -> &Functions {
         &self.functions
     }

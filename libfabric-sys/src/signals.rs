@@ -24,7 +24,7 @@ pub struct SignalDispositions {
 }
 
 impl SignalDispositions {
-    /// Reads all dispositions.
+    /// Reads the dispositions of all signals, to be restored on drop.
     pub fn save() -> Self {
         Self {
             saved: (1..=SIGNALS).map(disposition).collect(),

@@ -18,7 +18,7 @@
 
 use libc::c_int;
 
-/// Index or handle of a peer in an address vector.
+/// Handle of a peer in an address vector, which operations name it by.
 pub type fi_addr_t = u64;
 
 // C's enumerations, all unsigned.
@@ -36,12 +36,12 @@ pub const fn fi_version(major: u32, minor: u32) -> u32 {
     (major << 16) | (minor & 0xffff)
 }
 
-/// Returns the major part of a version.
+/// Returns the major part of an encoded version.
 pub const fn fi_major(version: u32) -> u32 {
     version >> 16
 }
 
-/// Returns the minor part of a version.
+/// Returns the minor part of an encoded version.
 pub const fn fi_minor(version: u32) -> u32 {
     version & 0xffff
 }

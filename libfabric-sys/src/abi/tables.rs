@@ -86,7 +86,7 @@ c_tables! {
         ) -> c_int => fi_setopt,
     }
 
-    /// Names and connections.
+    /// Operations on an endpoint's own address.
     pub struct fi_ops_cm at fid_ep.cm {
         /// Sets the endpoint's address.
         setname,
@@ -94,7 +94,7 @@ c_tables! {
         getname: (*mut fid; addr: *mut c_void, addrlen: *mut usize) -> c_int => fi_getname,
     }
 
-    /// Messages.
+    /// Operations that receive and send messages without tags.
     pub struct fi_ops_msg at fid_ep.msg {
         /// Posts one buffer.
         recv: (
@@ -120,7 +120,7 @@ c_tables! {
         ) -> isize => fi_inject,
     }
 
-    /// Tagged messages.
+    /// Operations that receive and send messages with tags.
     pub struct fi_ops_tagged at fid_ep.tagged {
         /// Posts one buffer.
         recv: (

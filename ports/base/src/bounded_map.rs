@@ -12,7 +12,8 @@ use mx_proto::origin::Source;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// A bounded map.
+/// Map with a maximum number of entries, each of which counts against a source. When full, it evicts the oldest entry
+/// of the source that has the most.
 #[derive(Debug)]
 pub struct BoundedMap<K, V> {
     most: usize,
@@ -36,7 +37,7 @@ impl<K: Eq + Hash + Copy, V> BoundedMap<K, V> {
         self.all.get(key).map(|(value, _)| value)
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -46,7 +47,8 @@ impl<K: Eq + Hash + Copy, V> BoundedMap<K, V> {
         self.all.is_empty()
     }
 
-    /// Inserts or replaces the value of a key, evicting an entry if the map is full.
+    /// Inserts or replaces the value of a key, as the newest entry of its source. Replacing evicts nothing; a new key
+    /// evicts an entry if the map is full.
     pub fn insert(&mut self, key: K, value: V, source: Source) {
         self.remove(&key);
         if self.all.len() >= self.most {

@@ -18,7 +18,8 @@
 
 use libc::c_int;
 
-/// Keeps this thread from being cancelled while it exists.
+/// Guard that keeps `pthread_cancel` from ending this thread while it exists. A request stays pending, and takes effect
+/// at the next cancellation point after the drop.
 #[derive(Debug)]
 #[must_use]
 pub struct CancellationDisabled {
@@ -33,7 +34,7 @@ unsafe extern "C" {
 const DISABLE: c_int = 1;
 
 impl CancellationDisabled {
-    /// Disables cancellation from now on.
+    /// Disables cancellation of this thread; dropping the guard restores the state found here, so guards may nest.
     #[inline]
     pub fn new() -> Self {
         let mut before = DISABLE;

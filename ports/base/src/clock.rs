@@ -8,7 +8,8 @@
 
 use mx_proto::{Clock, Instant};
 
-/// The kernel's monotonic clock.
+/// Clock that reads `CLOCK_MONOTONIC` without a system call: nanoseconds since boot, equal in all processes of the
+/// machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MonotonicClock;
 

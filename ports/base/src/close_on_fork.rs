@@ -51,23 +51,25 @@ enum Entry {
 
 static OPEN: ForkLock<Numbers> = ForkLock::inherited(Numbers(Vec::new()), Numbers::close_all);
 
-/// Unlists descriptors that the host has closed, and, if there are any, all anonymous files, which may be the host's by
-/// now; dropping their owners closes nothing. Returns the number of unlisted descriptors.
+/// Unlists descriptors that the host program has closed, and, if there are any, all anonymous files (`eventfd`,
+/// `epoll`), whose numbers may be the host's by now. Dropping their owners closes nothing. Returns the number of
+/// unlisted descriptors.
 pub fn forget_lost() -> usize {
     OPEN.lock().forget_lost()
 }
 
-/// Lock that delays forks, for descriptors that arrive in another way than by a call that returns one. Hold it for one
-/// system call.
+/// Guard that delays forks, for descriptors that do not arrive as the result of a call, such as those received over a
+/// socket (`SCM_RIGHTS`). Hold it for one system call.
 pub struct NoFork(MutexGuard<'static, Numbers>);
 
-/// Delays forks while the returned guard exists.
+/// Delays forks of all threads while the returned guard exists.
 pub fn no_fork() -> NoFork {
     NoFork(OPEN.lock())
 }
 
 impl NoFork {
-    /// Lists a descriptor that was created under this guard. Fails if there is no memory for the entry.
+    /// Lists a descriptor that was created under this guard, so that a child of `fork` closes it. Closes it and fails
+    /// if there is no memory for the entry.
     pub fn keep<F: AsFd>(&mut self, fd: F) -> io::Result<CloseOnFork<F>> {
         let number = fd.as_fd().as_raw_fd();
         self.0.insert(number, Entry::of(number))?;
@@ -82,7 +84,7 @@ impl fmt::Debug for NoFork {
 }
 
 impl<F: AsFd> CloseOnFork<F> {
-    /// Opens and lists a descriptor, with forks delayed.
+    /// Opens a descriptor with `open` and lists it, with forks delayed, so that no child inherits it unlisted.
     pub fn open<E: Into<io::Error>>(open: impl FnOnce() -> Result<F, E>) -> io::Result<Self> {
         let mut no_fork = no_fork();
         let fd = open().map_err(E::into)?;

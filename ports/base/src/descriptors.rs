@@ -13,7 +13,7 @@ pub fn most() -> usize {
     })
 }
 
-/// The descriptor limit is too low.
+/// Error of a descriptor limit (`RLIMIT_NOFILE`) that is too low.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DescriptorShortage {
     /// Current limit.
@@ -32,8 +32,8 @@ impl fmt::Display for DescriptorShortage {
     }
 }
 
-/// Checks whether `count` more descriptors can be opened now, by opening and closing them: there is no other way to
-/// know.
+/// Checks whether this process's limit allows `count` more descriptors now, by opening and closing them: there is no
+/// other way to know. Other errors are left to the later open.
 pub fn room_for(count: usize) -> Result<(), DescriptorShortage> {
     let mut taken: Vec<OwnedFd> = Vec::with_capacity(count);
     while taken.len() < count {

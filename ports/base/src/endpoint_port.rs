@@ -22,10 +22,10 @@ pub const SMALL_IDS: u32 = 1024;
 /// cluster must agree on the base.
 pub const DEFAULT_PORT_BASE: u16 = 28672;
 
-/// Legal bases: above the privileged ports, and low enough for the block to end at 65535.
+/// Legal values of `MX_PORT_BASE`: above the privileged ports, and low enough for the block to end at 65535.
 pub const PORT_BASES: RangeInclusive<u16> = 1024..=64512;
 
-/// Translation with one base.
+/// Translation between endpoint ids and port numbers for one base, the first port of the block of small ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortMap {
     base: u16,
@@ -45,7 +45,7 @@ impl PortMap {
         PORT_BASES.contains(&base).then_some(Self { base })
     }
 
-    /// First port of the block.
+    /// Returns the first port of the block, which is endpoint 0's.
     pub const fn base(self) -> u16 {
         self.base
     }

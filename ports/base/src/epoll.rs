@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 
-/// Readiness of a descriptor, with its token.
+/// Event of a descriptor: a set of the conditions below, and the token under which the descriptor was added.
 pub type Event = libc::epoll_event;
 
 /// Returns an array for `N` events, zeroed in bulk: element by element would be compiled to a store each.
@@ -30,13 +30,13 @@ pub fn room<const N: usize>() -> [Event; N] {
     unsafe { std::mem::zeroed() }
 }
 
-/// Data can be read, or the end of the stream.
+/// Condition that data can be read, or the end of the stream (`EPOLLIN`).
 pub const READABLE: u32 = libc::EPOLLIN as u32;
-/// Data can be written.
+/// Condition that data can be written (`EPOLLOUT`).
 pub const WRITABLE: u32 = libc::EPOLLOUT as u32;
-/// The other side has closed its sending direction.
+/// Condition that the other side has closed its sending direction (`EPOLLRDHUP`).
 pub const ENDED: u32 = libc::EPOLLRDHUP as u32;
-/// Reports each change once (edge-triggered).
+/// Flag for a descriptor that is added: each change is reported once, edge-triggered (`EPOLLET`).
 pub const ONCE: u32 = libc::EPOLLET as u32;
 
 /// An owned epoll instance.
@@ -51,17 +51,19 @@ impl Epoll {
         Ok(Self(CloseOnFork::open(open)?))
     }
 
-    /// Duplicates the descriptor of an existing instance.
+    /// Creates another owner of an existing instance, by duplicating its descriptor: both see the same descriptors in
+    /// it.
     pub fn of(epoll: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self(CloseOnFork::open(|| epoll.try_clone_to_owned())?))
     }
 
-    /// Adds `fd` with the events to report.
+    /// Adds `fd`, which stays the caller's. `events`: conditions to report, with `token`. Fails if `fd` is in the
+    /// instance already.
     pub fn add(&self, fd: &impl AsRawFd, token: u64, events: u32) -> io::Result<()> {
         control(self.raw(), EPOLL_CTL_ADD, fd.as_raw_fd(), token, events)
     }
 
-    /// Changes the events of a descriptor in the instance.
+    /// Replaces the token and the conditions to report of a descriptor in the instance.
     pub fn modify(&self, fd: &impl AsRawFd, token: u64, events: u32) -> io::Result<()> {
         control(self.raw(), EPOLL_CTL_MOD, fd.as_raw_fd(), token, events)
     }
@@ -72,8 +74,8 @@ impl Epoll {
         let _ = control(self.raw(), EPOLL_CTL_DEL, fd.as_raw_fd(), 0, 0);
     }
 
-    /// Returns the current events without waiting; none if the descriptor is no longer an epoll instance. One system
-    /// call.
+    /// Returns the current events without waiting, as many as `events` has room for; none if the descriptor is no
+    /// longer an epoll instance. One system call.
     pub fn ready<'a>(&self, events: &'a mut [Event]) -> &'a [Event] {
         let no_mask = ptr::null::<libc::sigset_t>();
         let (at, len) = (events.as_mut_ptr(), events.len() as c_int);

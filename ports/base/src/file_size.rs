@@ -22,7 +22,8 @@ pub fn grow(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
     Ok(ftruncate(fd, len as libc::off_t)?)
 }
 
-/// Blocks SIGXFSZ and SIGPIPE for this thread while it exists, so that a failed write is only an error.
+/// Guard that blocks SIGXFSZ and SIGPIPE for this thread while it exists, so that a failed write is only an error.
+/// Those raised meanwhile are discarded on drop.
 pub struct SigxfszBlocked {
     before: SigSet,
     /// Signals that were not pending at the start: those that arrive are discarded on drop.

@@ -33,13 +33,13 @@ pub struct ForkLock<T: 'static> {
     in_child: fn(&mut T),
 }
 
-/// Lock that `fork` takes before it forks.
+/// Lock that the forking thread takes before `fork` and releases after it, in the parent and in the child.
 pub trait ForkHold: Sync {
     /// Takes the lock until the returned value is dropped.
     fn hold(&'static self) -> Box<dyn Held>;
 }
 
-/// Lock held by the forking thread.
+/// Lock held by the forking thread; dropping it releases the lock.
 pub trait Held {
     /// Resets the value in the child. May use only memory that already exists, and system calls that are allowed in a
     /// signal handler.
@@ -58,12 +58,13 @@ thread_local! {
 }
 
 impl<T: Send> ForkLock<T> {
-    /// Creates a lock on `value`.
+    /// Creates a lock on `value`; a child keeps its copy unchanged.
     pub const fn new(value: T) -> Self {
         Self::inherited(value, |_| {})
     }
 
-    /// Creates a lock on `value`; a child calls `in_child` on its copy immediately ([`Held::in_child`]).
+    /// Creates a lock on `value`; after a fork the child calls `in_child` on its copy before the lock is released
+    /// ([`Held::in_child`]).
     pub const fn inherited(value: T, in_child: fn(&mut T)) -> Self {
         Self {
             value: Mutex::new(value),
@@ -72,7 +73,8 @@ impl<T: Send> ForkLock<T> {
         }
     }
 
-    /// Acquires the lock; the first call lists it for `fork`.
+    /// Acquires the lock, waiting for it if necessary; the first call also lists it as one that `fork` takes. A holder
+    /// that panicked does not poison it.
     pub fn lock(&'static self) -> MutexGuard<'static, T> {
         if !self.listed.load(Ordering::Acquire) {
             self.list();
@@ -126,7 +128,8 @@ fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes `fork` take this lock, too, before any [`ForkLock`]. Call it without holding a lock.
+/// Makes `fork` take this lock, too, before any [`ForkLock`], because its holder may take such locks. Call it without
+/// holding a lock.
 pub fn hold_outer(lock: &'static dyn ForkHold) {
     let mut outer = unpoisoned(&OUTER);
     register();
@@ -206,7 +209,8 @@ impl ForkMark {
         }
     }
 
-    /// Returns true in the process that made the mark, false in its children.
+    /// Returns true in the process that created or claimed the mark, false in its children. No system call, except on
+    /// kernels without `MADV_WIPEONFORK`.
     #[inline]
     pub fn is_mine(&self) -> bool {
         match self.page {
@@ -217,7 +221,8 @@ impl ForkMark {
         }
     }
 
-    /// Makes the mark this process's.
+    /// Makes the mark this process's, once a child has taken over what it inherited: [`Self::is_mine`] returns true in
+    /// it from now on.
     pub fn claim(&self) {
         match self.page {
             // SAFETY: as in `is_mine`; writable in this process, whose page it is.

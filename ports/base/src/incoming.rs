@@ -17,7 +17,7 @@ use mx_proto::port::{HeaderBytes, Place, body_len};
 use mx_proto::round::PortEvent;
 use mx_proto::{LinkId, Memory, Source};
 
-/// Partly received packet.
+/// Packet of which a link has received a part; a link has one at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming {
     header: HeaderBytes,
@@ -27,14 +27,16 @@ pub struct Incoming {
     wanted: bool,
 }
 
-/// Error: no correct peer sends this piece at this point.
+/// Error of a piece that no correct peer sends at this point: the body or the piece is too long, a later piece is
+/// empty, or the order of pieces is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadPiece;
 
 impl Incoming {
     /// Accepts a piece of `len` bytes of a link's current `packet`, whose body has at most `most` bytes. The first
-    /// piece comes with the packet's header. Returns the event that asks where to copy the piece, after which the
-    /// caller calls [`Self::end_piece`]; `None` if the packet is unwanted.
+    /// piece comes with the packet's header. Returns the event that asks where to copy the piece; after it the caller
+    /// calls [`Self::read_piece`], or not, and then [`Self::end_piece`]. `None`: an earlier piece was not read, so the
+    /// packet is dropped.
     #[inline]
     pub fn take_piece(
         packet: &mut Option<Self>,
@@ -71,7 +73,8 @@ impl Incoming {
         Ok(None)
     }
 
-    /// Copies the bytes of the piece that [`Self::take_piece`] accepted last to the packet's body.
+    /// Copies the piece that [`Self::take_piece`] accepted last to its location in the body, which begins at `place`.
+    /// If it is not called for a piece, the rest of the packet is dropped.
     #[inline]
     pub fn read_piece<M: Memory>(
         &mut self,
@@ -83,8 +86,8 @@ impl Incoming {
         place.memory.fill(at, piece.len(), piece, 0);
     }
 
-    /// Ends the handling of a piece. Returns the event that follows the last piece of a packet, if all its pieces were
-    /// read.
+    /// Ends the handling of a piece, read or not. After a packet's last piece, forgets the packet and returns
+    /// [`PortEvent::Placed`] if all its pieces were read; otherwise returns `None`.
     #[inline]
     pub fn end_piece(packet: &mut Option<Self>, link: LinkId) -> Option<PortEvent> {
         let Self { header, wanted, .. } =

@@ -34,7 +34,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// A usable interface.
+/// Usable interface: up, with an address, and not the loopback, unless the machine has no other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Board {
     /// Interface name, such as `eth0`.
@@ -46,7 +46,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// Socket address of the board, with its scope; the port is 0.
+    /// Returns the socket address of the board, with its scope; the port is 0.
     pub fn socket_address(&self) -> SocketAddr {
         let mut address = SocketAddr::from((self.address, 0));
         if let SocketAddr::V6(v6) = &mut address {
@@ -167,12 +167,12 @@ impl Interfaces {
         }
     }
 
-    /// Usable interfaces, by board number; at least one.
+    /// Returns the usable interfaces, indexed by board number; at least one.
     pub fn boards(&self) -> &[Board] {
         &self.boards
     }
 
-    /// All addresses of this machine, including the loopback's.
+    /// Returns all addresses of this machine, including the loopback's and those of interfaces that are no boards.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }

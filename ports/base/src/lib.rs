@@ -46,5 +46,5 @@ use mx_proto::port::ConnectError;
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 
-/// Resolves a target to its socket addresses, best first.
+/// Function that returns the socket addresses of a target, best first, or why the target cannot be reached.
 pub type Resolver = Box<dyn Fn(Target) -> Result<SmallVec<[SocketAddr; 2]>, ConnectError> + Send>;

@@ -18,7 +18,8 @@ use std::io;
 use std::num::NonZero;
 use std::path::Path;
 
-/// Returns the limit that refused a descriptor; empty for other errors.
+/// Returns the limit that refused a descriptor, and how to raise it, as text to append to the error, beginning with a
+/// semicolon; empty for errors that no limit causes.
 pub fn of_descriptors(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EMFILE) => format!("; {}", descriptor_limit()),
@@ -31,7 +32,7 @@ pub fn of_descriptors(error: &io::Error) -> String {
     }
 }
 
-/// Returns this process's descriptor limit, and how to raise it.
+/// Returns this process's descriptor limit and how to raise it, as text.
 pub fn descriptor_limit() -> String {
     format!(
         "RLIMIT_NOFILE is {}: raise it with ulimit -n or LimitNOFILE=",
@@ -39,7 +40,8 @@ pub fn descriptor_limit() -> String {
     )
 }
 
-/// Returns the limit that refused a thread with `stack` bytes of stack; empty for other errors.
+/// Returns the limit that refused a thread with `stack` bytes of stack, and how to raise it, as text to append to the
+/// error, beginning with a semicolon; empty for errors that no limit causes.
 pub fn of_threads(error: &io::Error, stack: usize) -> String {
     match error.raw_os_error() {
         // glibc also returns EAGAIN if there is no memory for the stack.
@@ -53,7 +55,8 @@ pub fn of_threads(error: &io::Error, stack: usize) -> String {
     }
 }
 
-/// Returns the limit that refused a mapping with this error.
+/// Returns the limit that refused a mapping with this error, and how to raise it, as text to append to the error,
+/// beginning with a semicolon; empty if none is known.
 pub fn of_memory(errno: Errno) -> String {
     if errno == Errno::EAGAIN {
         return match limit(Resource::RLIMIT_MEMLOCK) {

@@ -22,7 +22,7 @@ mod plain {
     use std::ops::{Deref, DerefMut};
     use std::time::Duration;
 
-    /// Mutex without poisoning.
+    /// Mutex of one futex word, without poisoning and without tables of waiters that a child of `fork` would inherit.
     pub struct Mutex<T> {
         word: Futex,
         value: UnsafeCell<T>,
@@ -33,7 +33,7 @@ mod plain {
     // SAFETY: as above.
     unsafe impl<T: Send> Sync for Mutex<T> {}
 
-    /// Exclusive access to the value of a [`Mutex`].
+    /// Exclusive access to the value of a locked [`Mutex`]; dropping it releases the lock.
     #[must_use]
     pub struct MutexGuard<'a, T> {
         mutex: &'a Mutex<T>,
@@ -69,19 +69,19 @@ mod plain {
             self.held()
         }
 
-        /// Acquires the lock if it is free.
+        /// Acquires the lock if it is free; otherwise returns `None` at once.
         #[inline(always)]
         pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             // `then`, not `then_some`: dropping an unused guard would release a lock that this thread does not hold.
             self.word.try_lock().then(|| self.held())
         }
 
-        /// Returns the value.
+        /// Consumes the mutex and returns its value.
         pub fn into_inner(self) -> T {
             self.value.into_inner()
         }
 
-        /// Returns the value, which no other thread can reach.
+        /// Returns the value without locking: through an exclusive reference no other thread can reach it.
         pub fn get_mut(&mut self) -> &mut T {
             self.value.get_mut()
         }

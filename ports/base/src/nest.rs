@@ -17,24 +17,26 @@ use crate::ports::PORTS;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Members a nest can have: two of each port, and one more.
+/// Maximum number of members of a nest, numbered from 0: two descriptors of each port, for data and control, and the
+/// one for changes of interfaces.
 pub const MEMBERS: usize = 2 * PORTS.len() + 1;
 
 const _: () = assert!(MEMBERS <= u16::BITS as usize);
 
-/// The token of member 0, which is also an index of a link ([`mx_proto::LinkId`] has 29 bits for it): the local
-/// port's links, which are in the same instance, stay below.
+/// Token of member 0; member n has `FIRST_TOKEN + n`. No link of the local port, whose links are in the same instance
+/// under their ids, has such a token: it keeps the indexes of its links below this number.
 pub const FIRST_TOKEN: u64 = 1 << 28;
 
 impl Epoll {
-    /// Adds a member; ports that have nothing to sleep on add nothing.
+    /// Adds a descriptor as member number `member`, to be reported when readable. Does nothing for `None`: the port has
+    /// no descriptor to sleep on.
     pub fn join(&self, member: u8, fd: Option<RawFd>) -> io::Result<()> {
         debug_assert!(usize::from(member) < MEMBERS);
         let token = FIRST_TOKEN + u64::from(member);
         fd.map_or(Ok(()), |fd| self.add(&fd, token, READABLE))
     }
 
-    /// The members that are readable now, one bit each. A system call.
+    /// Returns the members that are readable now, as bit n for member n, without waiting. One system call.
     pub fn readable(&self) -> u16 {
         let mut events = epoll::room::<MEMBERS>();
         let ready = self.ready(&mut events).iter();
@@ -44,7 +46,7 @@ impl Epoll {
     }
 }
 
-/// The member with this token.
+/// Returns the number of the member with this token; `None` for other tokens, such as those of links.
 pub fn member(token: u64) -> Option<u8> {
     let member = token.checked_sub(FIRST_TOKEN)?;
     u8::try_from(member)

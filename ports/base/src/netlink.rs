@@ -150,7 +150,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Subscribes from now on.
+    /// Subscribes to changes from now on. If the kernel refuses, [`Watch::changed`] returns true once a second.
     pub fn new() -> Self {
         let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
         let fd = CloseOnForkFd::open(|| open(groups as u32));
@@ -164,13 +164,14 @@ impl Watch {
         }
     }
 
-    /// Returns the descriptor that becomes readable on a change; `None` if there is none.
+    /// Returns the descriptor that becomes readable on a change; `None` without a working subscription.
     pub fn raw(&self) -> Option<RawFd> {
         let fd = self.fd.as_ref().filter(|_| !self.deaf);
         fd.map(AsRawFd::as_raw_fd)
     }
 
-    /// Returns true if anything may have changed since the last call; always true at the first.
+    /// Takes all pending notifications, and returns true if anything may have changed since the last call; always true
+    /// at the first. Without a subscription, returns true once a second.
     pub fn changed(&mut self) -> bool {
         let first = self.looked.is_none();
         let Some(fd) = self.raw() else {

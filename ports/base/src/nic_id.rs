@@ -21,7 +21,8 @@ const IPV4_TAG: u64 = 0x4d58 << 32;
 /// Bit that is set in every IPv6 interface's id and clear in every IPv4 interface's.
 const IPV6_TAG: u64 = 1 << 47;
 
-/// Returns the id of the interface with this address.
+/// Returns the id of the interface with this address: a tag with the IPv4 address, or with a 47-bit hash of the IPv6
+/// address.
 pub fn of_address(address: IpAddr) -> NicId {
     match address.to_canonical() {
         IpAddr::V4(v4) => NicId(IPV4_TAG | u64::from(v4.to_bits())),

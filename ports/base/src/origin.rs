@@ -20,7 +20,9 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns the source whose share the link counts against.
+    /// Returns the source whose share the link counts against: the user, the IPv4 address or the /64 of the IPv6
+    /// address. [`Source::TRUSTED`], which has no share, for the endpoint itself, root, this process's user and unknown
+    /// origins.
     pub fn source(self) -> Source {
         match self {
             Self::Oneself | Self::Unknown => Source::TRUSTED,

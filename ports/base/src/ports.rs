@@ -12,15 +12,15 @@
 
 use mx_proto::Route;
 
-/// Shared memory.
+/// Number of the port over shared memory.
 pub const LOCAL: u8 = 0;
-/// Kernel TCP.
+/// Number of the port over kernel TCP.
 pub const TCP: u8 = 1;
-/// An endpoint's links to itself.
+/// Number of the port that carries an endpoint's links to itself.
 pub const LOOPBACK: u8 = 2;
-/// libfabric's reliable datagrams (`FI_EP_RDM`).
+/// Number of the port over libfabric's reliable datagrams (`FI_EP_RDM`).
 pub const RDM: u8 = 3;
-/// Datagrams (UDP or `FI_EP_DGRAM`).
+/// Number of the port over datagrams (UDP or `FI_EP_DGRAM`).
 pub const DGRAM: u8 = 4;
 
 /// Route over shared memory only; reaches no other machine.
@@ -32,7 +32,7 @@ pub const ROUTE_RDM: Route = Route(3);
 /// Route over datagrams only, even to peers on this machine.
 pub const ROUTE_DGRAM: Route = Route(4);
 
-/// A row of the table of ports.
+/// Names and number of a port, a row of [`PORTS`].
 #[derive(Clone, Copy, Debug)]
 pub struct PortInfo {
     /// Index of this row in [`PORTS`].

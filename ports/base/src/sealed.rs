@@ -62,7 +62,8 @@ impl fmt::Display for SealError {
 }
 
 impl Region {
-    /// Creates `len` bytes of zeroed shared memory, whose size can never change. `/proc` shows it under `name`.
+    /// Creates `len` bytes of zeroed shared memory, whose size can never change, and returns its mapping and the
+    /// descriptor to pass to a peer. `/proc` shows it under `name`.
     pub fn create(name: &CStr, len: usize) -> io::Result<(Self, CloseOnForkFd)> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let fd = CloseOnFork::open(|| memfd_create(name, flags))?;
@@ -72,19 +73,20 @@ impl Region {
         Ok((region, fd))
     }
 
-    /// Maps memory that a peer made with [`Region::create`] and announced as `len` bytes long.
+    /// Maps memory that a peer made with [`Region::create`] and announced as `len` bytes long, after [`check`]. The
+    /// mapping does not need the descriptor any more.
     pub fn adopt(fd: &OwnedFd, len: usize) -> Result<Self, SealError> {
         check(fd, len)?;
         Self::map(fd, len).map_err(|error| SealError::Map(error.raw_os_error().unwrap_or(0)))
     }
 
-    /// First byte. Valid for [`Region::size`] bytes while the region lives; another process may change the contents at
-    /// any moment, so no reference may point into it.
+    /// Returns the address of the first byte. Valid for [`Region::size`] bytes while the region lives; another process
+    /// may change the contents at any moment, so no reference may point into it.
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Bytes mapped.
+    /// Returns the number of bytes mapped.
     pub fn size(&self) -> usize {
         self.len
     }
@@ -110,7 +112,8 @@ impl Drop for Region {
     }
 }
 
-/// Checks that this is memory made with [`Region::create`], `len` bytes long.
+/// Checks that a descriptor is of memory made with [`Region::create`], `len` bytes long, so that no peer can shrink it
+/// and make an access fail with SIGBUS.
 pub fn check(fd: &OwnedFd, len: usize) -> Result<(), SealError> {
     // Only memory files have seals, so this rejects every other kind of file.
     let seals = fcntl(fd, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_retain);

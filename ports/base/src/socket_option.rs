@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 
 const LEN: socklen_t = size_of::<c_int>() as socklen_t;
 
-/// Sets an option.
+/// Sets a socket option of type `int` (`setsockopt`).
 pub fn set(fd: &impl AsRawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     let at = (&raw const value).cast();
     // SAFETY: the value is an `int` that outlives the call, and the length is its size.
@@ -17,7 +17,7 @@ pub fn set(fd: &impl AsRawFd, level: c_int, name: c_int, value: c_int) -> io::Re
     Ok(())
 }
 
-/// Returns the value of an option.
+/// Returns the value of a socket option of type `int` (`getsockopt`).
 pub fn get(fd: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<c_int> {
     let (mut value, mut len) = (0, LEN);
     let at = (&raw mut value).cast();

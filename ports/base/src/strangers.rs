@@ -31,7 +31,8 @@ struct Waiting {
     round: u32,
 }
 
-/// All strangers of a port.
+/// Incoming links of a port that the endpoint has not bound yet (strangers), the oldest first, with their deadlines and
+/// their number per source. Links are closed by the caller.
 #[derive(Debug)]
 pub struct Strangers {
     /// Time within which each stranger has to be bound.
@@ -67,17 +68,18 @@ impl Strangers {
         self.count == 0
     }
 
-    /// Number of strangers.
+    /// Returns the number of strangers.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Begins a round of polling; all earlier strangers have been polled once.
+    /// Begins a round of polling. From now on all strangers added before may be evicted, because they have been polled
+    /// once.
     pub fn next_round(&mut self) {
         self.round = self.round.wrapping_add(1);
     }
 
-    /// Adds a stranger's link.
+    /// Adds a link that was accepted at `now`, of this source.
     pub fn add(&mut self, id: LinkId, source: Source, now: Instant) {
         if self.count == 0 {
             (self.looked, self.looking, self.resumes) = (now, now, now);
@@ -92,7 +94,8 @@ impl Strangers {
         });
     }
 
-    /// Removes a link of this source that has been bound or closed. `is_one` says whether a link is still a stranger.
+    /// Removes a stranger of this source that has been bound or closed. `is_one` returns whether a link is still a
+    /// stranger, which is false for this one.
     pub fn leave(&mut self, source: Source, is_one: impl Fn(LinkId) -> bool) {
         self.count = self.count.saturating_sub(1);
         if let Some(of_source) = self.by_source.get_mut(&source) {
@@ -114,15 +117,16 @@ impl Strangers {
         }
     }
 
-    /// Time at which the oldest stranger expires.
+    /// Returns the time at which the oldest stranger expires; `None` if there are no strangers.
     pub fn deadline(&self) -> Option<Instant> {
         self.queue
             .front()
             .map(|first| first.until.max(self.resumes))
     }
 
-    /// Returns the oldest stranger if it has expired. After a late check strangers have [`GRACE`] more: their
-    /// introduction may be waiting unread in the socket, and one round reads only part of it.
+    /// Returns the oldest stranger if it has expired; the caller closes it. If the port is checked late, because this
+    /// process was stopped, strangers get a quarter of a second more: their introduction may be waiting unread in the
+    /// socket, and one round reads only part of it.
     pub fn due(&mut self, now: Instant) -> Option<LinkId> {
         if now.since(self.looked) > LATE {
             (self.looking, self.resumes) = (self.looked, now.after(GRACE));

@@ -53,8 +53,8 @@ pub enum AnyAddress {
 }
 
 impl AnyAddress {
-    /// Returns the origin of datagrams from this address. A session's origin is proven: only its holder can have
-    /// received what was sent there.
+    /// Returns the origin of datagrams from this address; [`Origin::Unknown`] if a fabric's address contains no IP
+    /// address. A session's origin is proven: only its holder can have received what was sent there.
     pub fn origin(self) -> Origin {
         match self {
             Self::Udp(address) => Origin::Address(address.socket_address()),

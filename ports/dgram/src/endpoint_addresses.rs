@@ -18,7 +18,8 @@ impl Backend {
     }
 }
 
-/// Returns our endpoint address, for a peer whose session may move.
+/// Returns our endpoint address, encoded, for a peer whose session may move here; creates no link. Fails if the port is
+/// over kernel UDP.
 pub fn offer(port: &DgramPort) -> Result<Vec<u8>, MoveRefusal> {
     let fabric = port.datagrams().fabric().ok_or(MoveRefusal::Failed)?;
     let address = EndpointAddress {
@@ -31,7 +32,8 @@ pub fn offer(port: &DgramPort) -> Result<Vec<u8>, MoveRefusal> {
     Ok(address.emit())
 }
 
-/// Starts a link to the peer that has offered this address.
+/// Starts a link to the peer that has offered this address. Fails with [`MoveRefusal::Differs`] if its provider or
+/// address format is another, with `Full` if there is no room, else with `Failed`.
 pub fn call(port: &mut DgramPort, address: &[u8], now: Instant) -> Result<LinkId, MoveRefusal> {
     let fabric = port.datagrams().fabric().ok_or(MoveRefusal::Failed)?;
     let theirs = EndpointAddress::parse(address).ok_or(MoveRefusal::Differs)?;

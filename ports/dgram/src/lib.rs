@@ -38,7 +38,8 @@ use udp::UdpDatagrams;
 /// Port over datagrams: the reliability layer over kernel UDP or libfabric's `FI_EP_DGRAM`.
 pub type DgramPort = Reliable<Backend>;
 
-/// Opens the port. Kernel UDP finds peers with the resolver.
+/// Opens the port over the requested service; `Auto` tries libfabric if UDP sockets cannot be opened. `resolver` finds
+/// peers for kernel UDP.
 pub fn open(options: &DgramOptions, resolver: Resolver) -> Result<DgramPort, DgramError> {
     let service = match options.backend {
         BackendChoice::Udp => open_udp(options, resolver)?,
@@ -78,8 +79,9 @@ fn open_fabric(options: &DgramOptions) -> Result<Service, DgramError> {
     Ok(Service::Fabric(Box::new(fabric)))
 }
 
-/// Follows a change of this machine's interfaces. `settled`: addresses that it has lost will not come back, and the
-/// next poll closes the links that send from them.
+/// Follows a change of this machine's interfaces; does nothing over libfabric. `settled` is false right after the
+/// change, and true later, when addresses that were lost will not come back: the next poll then closes the links that
+/// send from them.
 pub fn follow(port: &mut DgramPort, interfaces: &Interfaces, settled: bool) {
     let Service::Udp(udp) = &mut port.datagrams_mut().service else {
         return;

@@ -36,7 +36,7 @@ pub struct DgramOptions {
     pub port: u16,
     /// Address of the interface for libfabric to use if `bind` is `None`.
     pub device: Option<IpAddr>,
-    /// Mapping of endpoint numbers to port numbers.
+    /// Mapping of endpoint ids to port numbers, equal in the whole cluster.
     pub ports: PortMap,
     /// Returns the addresses of an interface's machine with a port, best first; empty if unknown.
     pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
@@ -50,7 +50,7 @@ pub struct DgramOptions {
     pub faults: Option<FaultPlan>,
     /// Only libfabric provider to use; `None`: the best one.
     pub provider: Option<String>,
-    /// Means by which threads wait for libfabric.
+    /// Way in which threads wait for libfabric's completions.
     pub wait: Wait,
     /// libfabric to use; `None`: the installed one.
     pub library: Option<Library>,

@@ -15,7 +15,8 @@ use libfabric_sys::abi::{
 use libfabric_sys::calls::{fi_av_insert, fi_av_remove};
 
 impl Domain {
-    /// Inserts a peer's address, which may be untrusted, and returns its handle for operations.
+    /// Inserts a peer's address, which may be untrusted, into the address vector and returns the handle that operations
+    /// name the peer by. Fails with `FI_EINVAL` if it cannot be an address in the parameters' format.
     pub fn insert(&self, address: &[u8]) -> Result<u64, FabricError> {
         let refuse = |code| Err(self.error("fi_av_insert", code));
         if !is_address(self.terms.address_format, address) {
@@ -49,7 +50,8 @@ impl Domain {
         }
     }
 
-    /// Removes a peer, which must have no outstanding operations.
+    /// Removes a peer from the address vector, by its handle; there must be no outstanding operations on it. A failure
+    /// is only logged.
     pub fn remove(&self, peer: u64) {
         let mut peer = peer;
         // SAFETY: an open vector, and an array of one.
@@ -61,8 +63,8 @@ impl Domain {
     }
 }
 
-/// Returns whether `address` can be one in this format, as far as that can be seen. Providers check no more, or abort
-/// the process.
+/// Returns whether `address` can be one in this format (`FI_SOCKADDR_IN`, `FI_ADDR_*`): family, length and a port for
+/// IP, a sensible length for others. Providers check no more, or abort the process.
 pub fn is_address(format: u32, address: &[u8]) -> bool {
     let family = address.first_chunk().copied().map(u16::from_ne_bytes);
     let port = address.get(2..4);

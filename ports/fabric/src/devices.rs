@@ -11,12 +11,12 @@ use super::places::source;
 use libfabric_sys::{Hints, Library};
 use std::net::IpAddr;
 
-/// Devices of a provider that have IP addresses.
+/// Devices of a provider by name, with their IP addresses; devices without one are left out.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Devices(Vec<(String, IpAddr)>);
 
 impl Devices {
-    /// Queries the devices that match `hints`, which name the provider and no endpoint type.
+    /// Queries the devices that match `hints`, which name the provider and no endpoint type. None if the query fails.
     pub fn of(library: &Library, hints: &Hints) -> Self {
         let offers = library.query(None, None, 0, Some(hints));
         let of_ip = offers.iter().flatten().filter_map(|info| {
@@ -31,7 +31,8 @@ impl Devices {
         self.0.is_empty()
     }
 
-    /// Returns the addresses of the device that a domain is on.
+    /// Returns the addresses of the device of a domain, whose name is the device's or begins with it and a `-`
+    /// (`rxe1-dgram`).
     pub fn addresses(&self, domain: &str) -> impl Iterator<Item = IpAddr> {
         let of_it = |device: &str| {
             let rest = domain.strip_prefix(device);

@@ -30,12 +30,12 @@ use std::fmt;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-/// Use of an endpoint.
+/// Kind of endpoint to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// All links share the endpoint.
+    /// Endpoint that all links share. Its completions come out of the domain's queue, which must exist.
     Main,
-    /// Like the shared endpoint, but with a queue of its own.
+    /// Endpoint with a completion queue of its own.
     Own {
         /// Port, for providers with IP addresses; 0: any.
         port: u16,
@@ -45,6 +45,7 @@ pub enum Role {
 }
 
 /// Enabled endpoint. Dropping it closes it, unless registrations are bound to it: then dropping the last of them does.
+/// Operations name a peer by its handle from [`Domain::insert`].
 pub struct Ep {
     pub(super) parts: Rc<EpParts>,
 }
@@ -69,8 +70,8 @@ pub(super) struct EpParts {
 unsafe impl Send for Ep {}
 
 impl Domain {
-    /// Opens and enables an endpoint, which uses the domain's address vector. Every endpoint but the shared one has a
-    /// queue of its own.
+    /// Opens and enables an endpoint, which uses the domain's address vector. Fails with `FI_ENOCQ` for [`Role::Main`]
+    /// if the domain has no queue.
     pub fn endpoint(&self, role: Role) -> Result<Ep, FabricError> {
         let parts = &self.parts;
         let original = parts.info.first();
@@ -159,13 +160,13 @@ impl Domain {
 }
 
 impl Ep {
-    /// Address in the parameters' format.
+    /// Returns the endpoint's own address (`fi_getname`) in the parameters' format, at which peers reach it.
     pub fn address(&self) -> &[u8] {
         &self.parts.address
     }
 
-    /// Appends up to `max` events to `out` and returns their number. An error means that the queue and this endpoint
-    /// are broken.
+    /// Appends up to `max` completion events, failed operations included, to `out` and returns their number. An error
+    /// means that the queue and this endpoint are broken.
     ///
     /// For the shared endpoint this equals [`Domain::read`]; likewise the next two methods.
     pub fn events(&self, out: &mut Vec<CqEvent>, max: usize) -> Result<usize, FabricError> {
@@ -194,14 +195,16 @@ impl Ep {
         parts.queue.as_ref().or(parts.domain.queue.as_ref())
     }
 
-    /// Closes the endpoint and releases all memory outstanding on it. Fails with the provider's error, positive, or
-    /// with `FI_EBUSY` if registrations are bound to it.
+    /// Closes the endpoint, after which all memory outstanding on it is the caller's again. Fails with `FI_EBUSY` if
+    /// registrations are bound to it, the last of which will close it, or with the provider's error, positive: then
+    /// closing is retried before the domain closes. After a failure the memory stays the provider's.
     pub fn close(self) -> Result<(), i32> {
         let mut parts = Rc::try_unwrap(self.parts).map_err(|_| FI_EBUSY)?;
         parts.close()
     }
 
     /// Posts a receive buffer of `len` bytes, prefix included, for one message or, with `multi`, for as many as fit.
+    /// Fails with `FI_EAGAIN`, without taking the buffer, if the queue has to be read first.
     ///
     /// # Safety
     ///
@@ -227,8 +230,9 @@ impl Ep {
         check(unsafe { fi_recvmsg(ep, &raw const msg, FI_MULTI_RECV) })
     }
 
-    /// Sends a copy of `bytes`, prefix first, without a completion. Fails with `FI_EMSGSIZE` if the frame is longer than
-    /// the parameters' `inject_max`.
+    /// Sends a copy of `bytes`, prefix first, to a peer; `bytes` can be reused at once, and no completion follows.
+    /// Fails with `FI_EMSGSIZE` if the frame is longer than the parameters' `inject_max`, and with `FI_EAGAIN` if the
+    /// queue has to be read first.
     pub fn inject(&self, bytes: &[u8], to: u64) -> Result<(), i32> {
         // Some providers check the length only by an assertion.
         if bytes.len() > self.parts.inject_limit {
@@ -239,8 +243,9 @@ impl Ep {
         check(unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) })
     }
 
-    /// Sends a buffer, prefix first. `more`: another send follows at once, so the provider may delay the doorbell until
-    /// then.
+    /// Sends a buffer, prefix first, to a peer; a completion follows. Fails with `FI_EAGAIN`, without taking the
+    /// buffer, if the queue has to be read first. `more`: another send follows at once, so the provider may delay the
+    /// doorbell until then.
     ///
     /// # Safety
     ///
@@ -264,7 +269,9 @@ impl Ep {
         check(unsafe { fi_sendmsg(ep, &raw const msg, FI_COMPLETION | FI_MORE) })
     }
 
-    /// Reads from the peer's registered memory.
+    /// Reads `len` bytes of the memory of the peer `from` to `start`; a completion follows. `remote` and `key` are the
+    /// peer's [`Mr::remote_base`](super::Mr::remote_base) and [`Mr::key`](super::Mr::key). Fails with `FI_ENOSYS` if
+    /// the endpoint was opened without `FI_RMA`, and with `FI_EAGAIN` if the queue has to be read first.
     ///
     /// # Safety
     ///

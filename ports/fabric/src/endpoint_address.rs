@@ -42,9 +42,9 @@ pub struct EndpointAddress {
     pub format: u32,
     /// Address of the sender's endpoint, from `fi_getname`.
     pub address: Vec<u8>,
-    /// Sender's number for the link; frames to it carry this number.
+    /// Sender's number for the link, which frames to it carry; 0 for datagrams, whose links are numbered otherwise.
     pub link: u32,
-    /// Random number of the link; frames without it are dropped.
+    /// Random number of the link; frames without it are dropped. 0 for datagrams.
     pub cookie: u64,
 }
 

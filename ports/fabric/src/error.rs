@@ -17,10 +17,10 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::fmt;
 use std::io;
 
-/// Errors of opening the port; other ports are not affected.
+/// Errors of opening a port over libfabric, for reliable or plain datagrams; other ports are not affected.
 #[derive(Debug)]
 pub enum RdmError {
-    /// libfabric is missing or too old.
+    /// libfabric is missing, too old or cannot be loaded.
     NoLibrary(LoadError),
     /// No provider matches the request.
     NoProvider {
@@ -133,7 +133,8 @@ const UNIVERSE: &str = "the device may have fewer completion entries than the nu
     takes (128 each over ofi_rxm): set FI_UNIVERSE_SIZE to a smaller one, such as 32, before the \
     start";
 
-/// Returns the bytes that this process may lock; `None`: no limit.
+/// Returns how many bytes this process may lock, which limits registrations (soft `RLIMIT_MEMLOCK`); `None`: no limit,
+/// or not known.
 pub fn memlock_limit() -> Option<u64> {
     let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK).ok()?;
     (soft != RLIM_INFINITY).then_some(soft)

@@ -68,9 +68,9 @@ pub struct Offer {
 pub struct Paths {
     /// Longest injected frame in bytes; 0: none is injected.
     pub inject_max: usize,
-    /// Longest body that is copied into a slot, in bytes.
+    /// Longest body, in bytes, that is copied into a send buffer prepared for it (slot).
     pub slot_bytes: usize,
-    /// Path of longer bodies, as text.
+    /// Path of bodies longer than `slot_bytes`, as text.
     pub large: String,
     /// True if a thread can sleep on a descriptor until an event.
     pub descriptor: bool,
@@ -81,7 +81,7 @@ pub struct Paths {
 pub enum Verdict {
     /// Used unless another is requested.
     Chosen,
-    /// Used if requested, or if there is no better one.
+    /// Used if requested by name.
     Usable,
     /// Never used, for this reason.
     Refused(String),

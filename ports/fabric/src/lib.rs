@@ -74,8 +74,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-/// Domain with an address vector. Has a completion queue if its main endpoint, which all links share, uses the domain's
-/// queue.
+/// Open domain of a provider, with its fabric and an address vector. Has a completion queue if its main endpoint, which
+/// all links share, uses the domain's queue. Stays open while endpoints or registrations of it exist.
 pub struct Domain {
     parts: Rc<Parts>,
     terms: OpenParams,
@@ -102,7 +102,8 @@ struct Parts {
 unsafe impl Send for Domain {}
 
 impl Domain {
-    /// Opens the first entry of `offers` with these parameters.
+    /// Opens a fabric, a domain, an address vector and, if `terms` want it, the shared queue, all for the first entry
+    /// of `offers`. The error names the call that failed.
     pub fn open(
         library: Arc<Library>,
         offers: &InfoList,
@@ -149,7 +150,8 @@ impl Domain {
         })
     }
 
-    /// Parameters of the open domain; [`OpenParams::wait`] is that of the shared queue.
+    /// Returns the parameters of the open domain; [`OpenParams::wait`] says how the shared queue can really be waited
+    /// for.
     pub fn params(&self) -> &OpenParams {
         &self.terms
     }
@@ -165,19 +167,21 @@ impl Domain {
         }
     }
 
-    /// Returns the descriptor that becomes readable when there may be events; `None` if there is none or it has failed.
+    /// Returns the shared queue's descriptor, which becomes readable when there may be events; `None` if there is none
+    /// or it has failed. Closed with the domain.
     pub fn wait_fd(&self) -> Option<RawFd> {
         self.parts.queue.as_ref()?.wait_fd()
     }
 
-    /// Returns whether a thread may sleep on [`Domain::wait_fd`] now. If not, there are events or no descriptor.
+    /// Returns whether a thread may sleep on [`Domain::wait_fd`] now (`fi_trywait`). If not, there are events to read
+    /// first, or no descriptor.
     pub fn may_sleep(&self) -> bool {
         let parts = &self.parts;
         let queue = parts.queue.as_ref();
         queue.is_some_and(|queue| queue.may_sleep(&parts.fabric, &parts.library))
     }
 
-    /// Returns the error of the call `what`, with libfabric's text.
+    /// Creates the error of the failed call `what`, with libfabric's text for `code` (`FI_E*`, positive).
     pub fn error(&self, what: &'static str, code: i32) -> FabricError {
         FabricError::new(&self.parts.library, what, code)
     }
@@ -347,7 +351,7 @@ fn open_av(domain: &Handle<fid_domain>, offered: u32) -> Result<Handle<fid_av>, 
     open(kind).or_else(|_| open(FI_AV_UNSPEC))
 }
 
-/// Local descriptor of a registration; null without one.
+/// Local descriptor of a registration, passed with each operation on its memory; null without one.
 pub type Desc = *mut c_void;
 
 /// Failed call of libfabric.

@@ -18,7 +18,8 @@ use libfabric_sys::abi::fi_context2;
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// Memory for a provider's sends and receives.
+/// Memory of ours for a provider's sends and receives, registered if the provider wants that. Must outlive the
+/// operations on it.
 pub struct Buffers {
     /// Declared first, so that it closes before the memory is freed.
     registration: Option<Mr>,
@@ -26,7 +27,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Allocates `len` zero bytes and, with `access`, registers them for use with `ep`.
+    /// Allocates `len` zero bytes and, with `access` (such as `FI_SEND | FI_RECV`), registers them for use with `ep`.
     pub fn new(
         (domain, ep): (&Domain, &Ep),
         len: usize,
@@ -43,7 +44,7 @@ impl Buffers {
         })
     }
 
-    /// Allocates memory without a registration.
+    /// Allocates `len` zero bytes without a registration.
     pub fn unregistered(len: usize) -> Self {
         Self {
             registration: None,
@@ -51,13 +52,13 @@ impl Buffers {
         }
     }
 
-    /// Returns the bytes.
+    /// Returns the whole memory; which parts of it the provider is using, the caller has to know.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.memory
     }
 
-    /// Returns the bytes for writing.
+    /// Returns the whole memory for writing; which parts of it the provider is using, the caller has to know.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory
@@ -68,13 +69,14 @@ impl Buffers {
         self.registration.as_ref().map_or(ptr::null_mut(), Mr::desc)
     }
 
-    /// Closes the registration; the memory stays.
+    /// Ends the registration, if there is one, which may be bound to an endpoint that is to close; the memory stays.
     pub fn close_registration(&mut self) {
         self.registration = None;
     }
 }
 
-/// Contexts of operations, indexed by number.
+/// Contexts of operations, numbered from 0: fixed addresses that identify operations in completions, with space that
+/// the provider may write to. Must outlive the operations.
 pub struct Contexts(Box<[ContextSpace]>);
 
 /// Space that the provider may write into.
@@ -91,14 +93,14 @@ impl Contexts {
         Self((0..count).map(empty).collect())
     }
 
-    /// Returns the context with this number; null if there is none.
+    /// Returns the address of the context with this number, to be passed to an operation; null if there is none.
     #[inline]
     pub fn at(&self, number: usize) -> *mut c_void {
         let context = self.0.get(number);
         context.map_or(ptr::null_mut(), |context| context.0.get().cast())
     }
 
-    /// Returns the number of a context; `None` if it is not one of these.
+    /// Returns the number of the context at an address that a completion names; `None` if it is none of these.
     #[inline]
     pub fn number(&self, context: *const c_void) -> Option<usize> {
         let offset = context.addr().checked_sub(self.0.as_ptr().addr())?;

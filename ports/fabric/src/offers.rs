@@ -19,7 +19,8 @@ use std::net::IpAddr;
 /// `FI_MR_LOCAL` before version 1.5.
 const MODES: u64 = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA | FI_LOCAL_MR;
 
-/// Creates hints for a provider by its exact name, or for any.
+/// Creates hints for offers of one provider, by its exact name, or of any (`None`). `mr_modes`: registration modes that
+/// the caller supports, `FI_MR_*`. Fails with the error `FI_E*`, positive.
 pub fn hints(library: &Library, provider: Option<&str>, mr_modes: c_int) -> Result<Hints, i32> {
     let mut hints = library.hints()?;
     hints.set_mode(MODES).set_mr_mode(mr_modes);
@@ -30,7 +31,8 @@ pub fn hints(library: &Library, provider: Option<&str>, mr_modes: c_int) -> Resu
     Ok(hints)
 }
 
-/// Creates hints for endpoints of this type.
+/// Creates hints like [`hints`] for endpoints of a type (`FI_EP_*`) with certain capabilities, used under one lock. The
+/// tuple has the type, the capabilities, and the registration modes that the caller supports.
 pub fn endpoint_hints(
     library: &Library,
     provider: Option<&str>,
@@ -47,7 +49,8 @@ pub fn endpoint_hints(
     Ok(hints)
 }
 
-/// Queries the offers, at this address if one is given.
+/// Queries the offers that match the hints, best first; with `bind`, those at this local address only. Fails with the
+/// error `FI_E*`, positive; `FI_ENODATA` if there are none.
 pub fn query(library: &Library, hints: &Hints, bind: Option<IpAddr>) -> Result<InfoList, i32> {
     match bind.map(|address| CString::new(address.to_string())) {
         Some(Ok(node)) => library.query(Some(&node), None, FI_SOURCE, Some(hints)),
@@ -56,8 +59,8 @@ pub fn query(library: &Library, hints: &Hints, bind: Option<IpAddr>) -> Result<I
     }
 }
 
-/// Returns the best offer and its plan, or the reason why the first offer fails; `None` if there is no offer. `judge`
-/// ranks an offer, lower is better, and plans its use.
+/// Returns the usable offer of the lowest rank, the first of equals, and its plan. `judge` returns the rank and the
+/// plan of an offer, or why it cannot be used. Fails with the first such reason, or with `None` if there are no offers.
 pub fn best<'a, R: Ord, P>(
     offers: impl Iterator<Item = Info<'a>>,
     judge: impl Fn(Info<'a>) -> Result<(R, P), String>,
@@ -80,8 +83,9 @@ pub fn best<'a, R: Ord, P>(
     best.map(|(_, info, plan)| (info, plan)).ok_or(why)
 }
 
-/// Checks that all modes required by an offer are supported. `FI_MR_HMEM` concerns only device memory, which is never
-/// used.
+/// Checks that all modes that an offer requires are supported: `mode` by this crate, `mr_mode` by the caller
+/// (`mr_modes`). Fails with the reason, as text. `FI_MR_HMEM` is ignored: it concerns only device memory, which is
+/// never used.
 pub fn check_modes(mode: u64, mr_mode: c_int, mr_modes: c_int) -> Result<(), String> {
     let mode = mode & !MODES;
     if mode != 0 {
@@ -95,7 +99,9 @@ pub fn check_modes(mode: u64, mr_mode: c_int, mr_modes: c_int) -> Result<(), Str
     }
 }
 
-/// Returns the reason why a provider is never used. The outermost layer, which peers talk to, comes first.
+/// Returns the reason why a provider is never used; `None` if it may be. `never` lists names of layers, with reasons.
+/// Layers are checked from the outermost, which peers talk to (the last in the name); hooking layers are always
+/// refused.
 pub fn refused(name: &str, never: &'static [(&'static str, &'static str)]) -> Option<&'static str> {
     name.rsplit(';').find_map(|layer| {
         if layer.starts_with("ofi_hook") {
@@ -106,7 +112,7 @@ pub fn refused(name: &str, never: &'static [(&'static str, &'static str)]) -> Op
     })
 }
 
-/// Formats a request.
+/// Formats a request for error messages: the provider asked for, and the address if one is required.
 pub fn request(asked: &str, bind: Option<IpAddr>) -> String {
     match bind {
         Some(address) => format!("{asked} at {address}"),

@@ -21,7 +21,7 @@ pub struct OpenParams {
     pub provider: String,
     /// Address format, such as `FI_SOCKADDR_IN`.
     pub address_format: u32,
-    /// True if an endpoint uses the domain's queue.
+    /// True if the domain has a completion queue for its main endpoint; false if every endpoint has a queue of its own.
     pub shared_queue: bool,
     /// Format of completions.
     pub entries: Entries,
@@ -49,12 +49,13 @@ pub struct OpenParams {
     pub rx_depth: usize,
 }
 
-/// Bytes that a provider requires before a frame; `verbs` does so only on receive.
+/// Number of bytes that a provider requires before each frame in a buffer (`FI_MSG_PREFIX`), per direction; `verbs`
+/// requires them only on receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefix {
-    /// Bytes in a send buffer.
+    /// Bytes before a frame in a send buffer; 0: none.
     pub send: usize,
-    /// Bytes in a receive buffer.
+    /// Bytes before a frame in a receive buffer; 0: none.
     pub receive: usize,
 }
 
@@ -86,7 +87,8 @@ pub enum Wait {
     Poll,
 }
 
-/// Converts `mr_mode` to the bits that replaced `FI_MR_BASIC` and `FI_MR_SCALABLE` in version 1.5.
+/// Converts a provider's `mr_mode`: replaces `FI_MR_BASIC` and `FI_MR_SCALABLE` by the bits that took their place in
+/// version 1.5, and keeps all other bits.
 pub fn modern_mr_mode(mr_mode: c_int) -> c_int {
     let mut modern = mr_mode & !(FI_MR_BASIC | FI_MR_SCALABLE);
     // With both set, the user may choose: take the one with fewer requirements.

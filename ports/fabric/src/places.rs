@@ -9,8 +9,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Network of an address, the most reachable first. IPv4 comes before IPv6 so that two sides that have both choose
-/// alike.
+/// Reachability class of an address; the smallest is the most reachable, and the best. IPv4 comes before IPv6 so that
+/// two sides that have both choose alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AddressPlace {
     /// Public or private IPv4 address, or no IP address.
@@ -23,7 +23,7 @@ pub enum AddressPlace {
     LinkLocal,
 }
 
-/// Returns the network of an address.
+/// Returns the reachability class of an address.
 pub fn place(address: IpAddr) -> AddressPlace {
     match address {
         _ if address.is_loopback() => AddressPlace::Loopback,
@@ -34,7 +34,8 @@ pub fn place(address: IpAddr) -> AddressPlace {
     }
 }
 
-/// Returns the IP address in a socket address; `None` for other formats.
+/// Returns the IP address in the bytes of a `sockaddr_in` or `sockaddr_in6`, such as an offer's source address; `None`
+/// for other formats and lengths.
 pub fn source(bytes: &[u8]) -> Option<IpAddr> {
     let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
     match family {

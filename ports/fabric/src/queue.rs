@@ -27,12 +27,13 @@ use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// End of an operation.
+/// Completion of an operation, successful or failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CqEvent {
-    /// Context of the operation.
+    /// Context pointer that was passed to the operation.
     pub context: *mut c_void,
-    /// Kind of operation, and `FI_MULTI_RECV` if the buffer is released.
+    /// Kind of operation (`FI_SEND`, `FI_RECV`, `FI_READ` ...), and `FI_MULTI_RECV` if a multi-receive buffer belongs
+    /// to the caller again.
     pub flags: u64,
     /// Result of the operation, or its error `FI_E*`, positive.
     pub outcome: Result<Done, i32>,

@@ -16,7 +16,8 @@ use libfabric_sys::calls::{fi_mr_bind, fi_mr_desc, fi_mr_enable, fi_mr_key, fi_m
 use std::fmt;
 use std::rc::Rc;
 
-/// Registered memory. Dropping it ends the registration.
+/// Registration of memory with a domain. Dropping it ends the registration; if the provider cannot end it yet, this is
+/// logged, and retried when an endpoint or the domain closes.
 pub struct Mr {
     /// `None` once closed.
     handle: Option<Handle<fid_mr>>,
@@ -139,17 +140,19 @@ impl Domain {
 }
 
 impl Mr {
-    /// Key for the peer's reads.
+    /// Returns the key that a peer passes to read the memory, together with [`Mr::remote_base`].
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// Descriptor for local operations.
+    /// Returns the local descriptor to pass with sends, receives and reads that use the memory; null if the provider
+    /// has none.
     pub fn desc(&self) -> Desc {
         self.desc
     }
 
-    /// Returns the remote address of the byte at `start`, which lies in the registration.
+    /// Returns the address that a peer passes to read from the byte at `start`, which must lie in the registration: its
+    /// virtual address or its offset, whichever the provider uses.
     pub fn remote_base(&self, start: *const u8) -> u64 {
         let address = start.addr();
         if self.virt_addr {
@@ -159,8 +162,9 @@ impl Mr {
         }
     }
 
-    /// Ends the registration. On failure, for example if the provider is using it, returns it with the error, positive:
-    /// the card may still access the memory.
+    /// Ends the registration, after which the memory may be freed. On failure, for example if the provider is using it,
+    /// returns the registration, which still exists, and the error `FI_E*`, positive: the card may still access the
+    /// memory.
     pub fn close(mut self) -> Result<(), (Self, i32)> {
         let Some(handle) = self.handle.take() else {
             return Ok(());
@@ -197,7 +201,7 @@ fn key_after(key: u64, bytes: usize) -> u64 {
     if key >= last - 1 { 1 } else { key + 1 }
 }
 
-/// Name of the registering call, for errors.
+/// Name of the call that registers memory, as [`FabricError::what`] has it after a failed registration.
 pub const REGISTER: &str = "fi_mr_reg";
 
 /// Maximum number of used keys skipped in a row; registrations start and end in about the order of their keys.

@@ -31,7 +31,8 @@ static TABLE: ForkLock<BTreeMap<usize, Arc<Region>>> = ForkLock::new(BTreeMap::n
 
 static RELEASED: AtomicU64 = AtomicU64::new(0);
 
-/// Pages from the C library, freed with the last `Arc`.
+/// Whole pages from the C library, allocated for the application. They are freed with the last `Arc`, and so not before
+/// [`release`].
 pub struct Region {
     start: NonNull<c_void>,
     len: usize,
@@ -45,12 +46,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// First byte.
+    /// Returns the address of the first byte.
     pub fn start(&self) -> *mut u8 {
         self.start.as_ptr().cast()
     }
 
-    /// Bytes in the region: whole pages, at least the requested size.
+    /// Returns the size of the region in bytes: whole pages, at least the requested size.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -76,7 +77,7 @@ impl fmt::Debug for Region {
     }
 }
 
-/// Returns the bytes of the region that [`allocate`] makes for `size`; `None` on overflow.
+/// Returns the size in bytes of the region that [`allocate`] makes for `size` bytes; `None` on overflow.
 pub fn len_for(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(page_size())
 }
@@ -105,13 +106,13 @@ fn allocate_pages(len: usize, page: usize) -> Option<*mut c_void> {
     Some(start.as_ptr())
 }
 
-/// Returns the bytes of the region that begins at `start`, if there is one.
+/// Returns the size in bytes of the region that begins exactly at `start`; `None` if there is none.
 pub fn len_at(start: *mut c_void) -> Option<usize> {
     Some(TABLE.lock().get(&start.addr())?.len)
 }
 
-/// Releases the region at `start`, which its owner no longer uses; it is freed now or with the last `Arc`. Returns
-/// false if there is no such region.
+/// Releases the region at `start`, which the application no longer uses. Its pages are freed at once, or with the last
+/// `Arc` if registrations still refer to it. Returns false if no region begins there.
 pub fn release(start: *mut c_void) -> bool {
     let Some(region) = TABLE.lock().remove(&start.addr()) else {
         return false;
@@ -122,7 +123,7 @@ pub fn release(start: *mut c_void) -> bool {
     true
 }
 
-/// Returns the region that contains all `len` bytes at `start`.
+/// Returns the region that contains all `len` bytes at `start`; `None` if there is none that has not been released.
 pub fn find(start: *const u8, len: usize) -> Option<Arc<Region>> {
     let address = start.addr();
     let table = TABLE.lock();
@@ -131,7 +132,8 @@ pub fn find(start: *const u8, len: usize) -> Option<Arc<Region>> {
     (end <= region.len).then(|| Arc::clone(region))
 }
 
-/// Returns a counter that grows with each release of a region that is still referenced.
+/// Returns the number of regions that were released while registrations still referred to them. When it has grown, a
+/// cache of registrations looks for such regions and gives them up.
 pub fn released() -> u64 {
     RELEASED.load(Ordering::Relaxed)
 }

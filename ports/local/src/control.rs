@@ -61,8 +61,8 @@ impl LocalPort {
         any
     }
 
-    /// Handles an event of the data set: a doorbell, or a message of the peer. Returns false if the token is not a
-    /// link's.
+    /// Handles an event that a sleeper got from the data descriptor: the link's peer has rung the doorbell or sent a
+    /// message. Makes the link active, so that the next round looks at it. Returns false if the token is not a link's.
     pub fn note_doorbell(&mut self, token: u64) -> bool {
         let id = LinkId::from_word(token);
         let Some(entry) = self.links.get_mut(id) else {
@@ -100,8 +100,9 @@ impl LocalPort {
         any
     }
 
-    /// Starts a link like [`LocalPort::connect_to`], to a target that may also be reached over `instead`: if the link
-    /// does not come up, for any reason, it goes down with [`LinkDown::Elsewhere`].
+    /// Starts a link like [`LocalPort::connect_to`], to a target that may also be reached over the route `instead`: if
+    /// the link does not come up, for any reason, it goes down with [`LinkDown::Elsewhere`]. `None`: it goes down with
+    /// the reason itself.
     pub fn connect_or(
         &mut self,
         board: u32,

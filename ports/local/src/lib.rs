@@ -148,12 +148,13 @@ mx_proto::counters! {
 pub struct LocalOptions {
     /// Maximum number of links, handshakes included. Further peers are rejected.
     pub max_links: usize,
-    /// Maximum bytes of shared memory of all links together, counted as mapped.
+    /// Maximum bytes of shared memory of all links together, counted by the size of the mappings.
     pub bytes: usize,
-    /// Share, in percent (1 to 100), of the links and memory left by others that one user's links may have. Does not
-    /// apply to root and our user.
+    /// Maximum share of a user in links and in memory, in percent (1 to 100) of what all other users leave free. Does
+    /// not apply to root and our user.
     pub share: u8,
-    /// Idle time after which a link is suspended while memory is plentiful; `None`: never.
+    /// Idle time after which a link is suspended, which frees its memory; shortened once more than half of `bytes` is
+    /// in use. `None`: never.
     pub idle: Option<Duration>,
 }
 
@@ -169,7 +170,9 @@ impl Default for LocalOptions {
 }
 
 impl LocalPort {
-    /// Opens endpoint `endpoint` of board `board`. Fails with `AddrInUse` if a process of this machine has it open.
+    /// Opens a port for endpoint `endpoint` of board `board`, with default options, and listens. `port_base`
+    /// (`MX_PORT_BASE`) is part of the name: ports with different bases do not find each other. Fails with `AddrInUse`
+    /// if a process in this network namespace has the endpoint open.
     pub fn open(port_base: u16, board: u32, endpoint: u32) -> io::Result<Self> {
         Self::with_options(port_base, board, endpoint, LocalOptions::default())
     }
@@ -243,8 +246,8 @@ impl LocalPort {
         (self.slept, self.told) = (false, true);
     }
 
-    /// Returns the epoll instance behind the data descriptor. Its tokens are link ids; others may add descriptors with
-    /// tokens that are not.
+    /// Returns the epoll instance behind the data descriptor, which is readable when a peer has rung. Its tokens are
+    /// link ids; others may add descriptors with tokens that are not.
     pub fn data(&self) -> BorrowedFd<'_> {
         self.data.as_fd()
     }
@@ -282,7 +285,7 @@ impl LocalPort {
         }
     }
 
-    /// Returns true if links were recently active.
+    /// Returns true if there are active links (see the module), whose memory every poll looks at.
     pub fn has_active(&self) -> bool {
         !self.active.is_empty()
     }

@@ -24,13 +24,15 @@ use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 
 impl LocalPort {
-    /// Returns the origin of a link, or the address it was made to.
+    /// Returns the origin of a link: the user of the peer's process, as the kernel reports it; [`Origin::Unknown`] if
+    /// the id is stale.
     pub fn origin(&self, link: LinkId) -> Origin {
         let entry = self.links.get(link);
         entry.map_or(Origin::Unknown, |entry| Origin::User(entry.user))
     }
 
-    /// Returns the endpoint id of a link's peer, if known.
+    /// Returns the endpoint id of a link's peer; `None` if the id is stale, or if the peer called and has not
+    /// introduced itself yet.
     pub fn endpoint(&self, link: LinkId) -> Option<u32> {
         self.links.get(link)?.endpoint
     }

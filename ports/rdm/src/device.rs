@@ -19,7 +19,7 @@ use mx_port_base::interfaces::{is_of_this_host, source_to};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// Request for an interface.
+/// Request for the interface that the port is to use.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Device {
     /// Address of the only interface to use; `None`: the best.
@@ -54,13 +54,13 @@ impl Device {
 }
 
 impl RdmPort {
-    /// Address that the port is bound to; `None` without IP.
+    /// Returns the address of the interface that the port uses; `None` if the provider has no IP addresses.
     pub fn device_address(&self) -> Option<IpAddr> {
         self.choice.address()
     }
 
-    /// Follows a change of interfaces: moves to the interface that would be chosen now, if the current one cannot stay.
-    /// Moving ends all links, so a port with links waits until the change is `settled`.
+    /// Follows a change of interfaces, with the new request: moves to the interface that would be chosen now, if the
+    /// current one cannot stay. Moving ends all links, so a port with links waits until the change is `settled`.
     pub fn follow(&mut self, device: Device, settled: bool) {
         self.options.device = device;
         let device = &self.options.device;

@@ -16,12 +16,14 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 impl RdmPort {
-    /// Returns whether a link can be started or offered now; reopens a broken fabric when due.
+    /// Returns whether a link can be started or offered now: the fabric is open, its device has a link, and there is
+    /// room. Reopens a broken fabric when due.
     pub fn is_ready(&mut self, now: Instant) -> bool {
         self.is_open(now) && !self.links.is_full()
     }
 
-    /// Creates the called side's end of a link. Returns our address for it.
+    /// Creates the called side's end of a link, which waits for the caller's hello. Returns the link, and our encoded
+    /// address for the caller. Fails with [`MoveRefusal::Full`] without room, else with `Failed`.
     pub fn offer(&mut self, now: Instant) -> Result<(LinkId, Vec<u8>), MoveRefusal> {
         let cookie = self.cookie(now)?;
         let link = self.links.offer(cookie, now);
@@ -29,7 +31,9 @@ impl RdmPort {
         Ok((link, address.emit()))
     }
 
-    /// Starts a link to a peer that has [offered](Self::offer) one, with its address.
+    /// Starts a link to a peer that has [offered](Self::offer) one, with its address, and greets it; an event follows
+    /// when the peer has answered. Fails with [`MoveRefusal::Differs`] if the address is of another provider or format,
+    /// with `Full` without room, else with `Failed`.
     pub fn call(&mut self, address: &[u8], now: Instant) -> Result<LinkId, MoveRefusal> {
         let cookie = self.cookie(now)?;
         let theirs = EndpointAddress::parse(address).ok_or(MoveRefusal::Differs)?;
@@ -67,8 +71,8 @@ impl RdmPort {
         self.send_control(link, FrameKind::HelloAck, &[]);
     }
 
-    /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added directly: providers
-    /// nest their own three deep, and the kernel allows five.
+    /// Makes threads sleep on this epoll instance from now on, instead of the port's own. The port's descriptors are
+    /// added directly: providers nest their own three deep, and the kernel allows five.
     pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.let_go();
         self.nest = Epoll::of(epoll)?;

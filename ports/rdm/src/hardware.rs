@@ -26,7 +26,8 @@ pub(crate) const CLASSES: &str = "/sys/class";
 /// Maximum number of devices examined per class.
 const DEVICES: usize = 64;
 
-/// Returns the adapters of this machine, as `class/device`, for display.
+/// Returns the adapters of this machine that need libfabric and are usable (InfiniBand or RoCE with a link, Slingshot,
+/// Omni-Path), as `class/device`, for display; empty if there are none. Does not load libfabric.
 pub fn adapters() -> Vec<String> {
     adapters_in(Path::new(CLASSES))
 }

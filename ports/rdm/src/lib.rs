@@ -97,7 +97,8 @@ impl Default for RdmOptions {
     }
 }
 
-/// Links of an endpoint over a fabric.
+/// Port of one endpoint over libfabric's reliable datagrams: an open provider (the fabric) and all links over it.
+/// Reopens the fabric if that breaks, which ends all links.
 pub struct RdmPort {
     library: Arc<Library>,
     /// Options of opening, with the current device.
@@ -168,7 +169,8 @@ const KEPT_FOR: Duration = Duration::from_secs(5);
 const RETRY_OPEN: Duration = Duration::from_secs(5);
 
 impl RdmPort {
-    /// Loads libfabric, chooses a provider and opens it.
+    /// Loads libfabric, chooses the best provider that the options allow, and opens it. Fails if there is none; the
+    /// error lists the providers of this machine.
     pub fn open(options: RdmOptions) -> Result<Self, RdmError> {
         let library = Arc::new(match &options.library {
             Some(library) => library.clone(),
@@ -218,7 +220,8 @@ impl RdmPort {
         self.stats
     }
 
-    /// Number of send slots that the provider holds for closed links.
+    /// Returns the number of send buffers that cannot be reused yet, because the provider has not completed sends of
+    /// links that have been closed.
     pub fn lost_slots(&self) -> usize {
         self.fabric.as_ref().map_or(0, |fabric| fabric.lost_slots())
     }

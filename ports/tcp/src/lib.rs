@@ -84,7 +84,8 @@ const DATA_MAX: usize = 1 << 20;
 /// takes.
 const PULL_BLOCK: usize = 4 << 20;
 
-/// Port over kernel TCP.
+/// Port of one endpoint over kernel TCP: its listeners, its connections (one a link) and their timers. Implements
+/// [`Port`], [`LinkControl`] and [`Rounds`]; no call blocks.
 pub struct TcpPort {
     listeners: Vec<sys::TcpSocket>,
     local_port: u16,
@@ -120,7 +121,8 @@ pub struct TcpPort {
 }
 
 impl TcpPort {
-    /// Opens a port and listens. Fails with `AddrInUse` if another socket listens there.
+    /// Opens a port and listens at all addresses of the options, with one port number. Skips addresses of a family that
+    /// the machine lacks if another address is left. Fails with `AddrInUse` if another socket listens there.
     pub fn open(options: TcpOptions) -> io::Result<Self> {
         let (listeners, local_port, elsewhere) = dial::listen(&options.listen, options.dead_after)?;
         let poll_set = PollSet::new()?;
@@ -155,23 +157,26 @@ impl TcpPort {
         })
     }
 
-    /// Returns false if the host has closed a listener.
+    /// Returns false if the host program has closed the descriptor of a listener; the port must not be used any more
+    /// then.
     pub fn is_intact(&self) -> bool {
         self.listeners.iter().all(sys::TcpSocket::is_intact)
     }
 
-    /// Port number of all listeners; 0 without listeners.
+    /// Returns the port number of all listeners, chosen by the kernel if the options have 0; 0 without listeners.
     pub fn local_port(&self) -> u16 {
         self.local_port
     }
 
-    /// Records that the thread that slept was told whether the data descriptor is readable; the next poll need not ask.
-    /// For the control descriptor see [`LinkControl::note_control`].
+    /// Records what a thread that slept has learned from the kernel: whether the data descriptor is readable (`data`).
+    /// The next poll relies on it instead of asking again. For the control descriptor see
+    /// [`LinkControl::note_control`].
     pub fn note_told(&mut self, data: bool) {
         self.poll_set.told(data);
     }
 
-    /// Takes down links from addresses that this machine has lost: they receive nothing any more.
+    /// Ends the links whose local address this machine has lost, because nothing reaches them any more; each goes down
+    /// with [`LinkDown::Reset`].
     pub fn leave_old_addresses(&mut self) {
         let mut known: Vec<(IpAddr, bool)> = Vec::new();
         let mut cut = Vec::new();
@@ -200,7 +205,7 @@ impl TcpPort {
         }
     }
 
-    /// Returns the address of a link's peer.
+    /// Returns the address of a link's peer as [`Origin::Address`]; [`Origin::Unknown`] if the id is stale.
     pub fn origin(&self, link: LinkId) -> Origin {
         let link = self.links.get(link);
         link.map_or(Origin::Unknown, |link| Origin::Address(link.peer))

@@ -21,11 +21,12 @@ pub struct TcpOptions {
     /// Silence after which a peer counts as dead: its machine or the path has failed. At least some seconds: a live
     /// kernel answers at most two probes a second.
     pub dead_after: Duration,
-    /// Timeout of a connection attempt to one address.
+    /// Timeout of a connection attempt to one address of a target; the next address is tried after it.
     pub dial_for: Duration,
     /// Maximum number of data links of a session; 0: none.
     pub data_links: u32,
-    /// Share, in percent of the links left by others, that one source's links may have.
+    /// Maximum share of a source address in links, in percent (1 to 100) of those that all others leave free. Links
+    /// that this side starts do not count against a source.
     pub source_share: u8,
     /// Maximum bytes of incomplete packets kept for all links. Above that, packets stay in the kernel until they are
     /// complete.

@@ -41,8 +41,8 @@ const READ_MAX: usize = 1 << 20;
 /// Bytes of large bodies after which other links are read.
 const TURN: usize = 2 << 20;
 
-/// Longest body of a packet on a link that the endpoint has not bound, in bytes: a hello or an endpoint address, with
-/// room for extensions.
+/// Longest body in bytes that is accepted on a link that the endpoint has not bound to a remote yet: a hello or an
+/// endpoint address, with room for extensions.
 pub const STRANGER_MAX: usize = 1024;
 const _: () = assert!(STRANGER_MAX + HEADER_LEN < READ_MIN);
 

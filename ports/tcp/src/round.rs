@@ -153,7 +153,8 @@ impl TcpPort {
         }
     }
 
-    /// Returns the body of the packet handed out last.
+    /// Returns the body of the packet that the round handed out last, valid until the next event is taken; empty after
+    /// other events.
     #[inline]
     pub fn lent(&self) -> &[u8] {
         self.turn.as_ref().map_or(&[], |turn| turn.body())

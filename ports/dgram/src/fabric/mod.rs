@@ -77,13 +77,14 @@ pub struct FabricStats {
     pub foreign: u64,
     /// Received packets that were damaged, or named an impossible sender.
     pub damaged: u64,
-    /// Completions without an operation.
+    /// Completions that belong to no outstanding operation.
     pub strays: u64,
     /// Number of times the domain was reopened.
     pub reopened: u64,
 }
 
-/// Open datagram service.
+/// Datagram service over two `FI_EP_DGRAM` endpoints of a provider, for commands and for data. Reopens its domain if
+/// that breaks.
 pub struct FabricDatagrams {
     library: Arc<Library>,
     choice: Choice,
@@ -182,7 +183,7 @@ impl FabricDatagrams {
         &self.choice.plan.terms.provider
     }
 
-    /// Returns the name of the channel's endpoint.
+    /// Returns the address of our own endpoint of a channel.
     pub fn address(&self, channel: Channel) -> FabricAddress {
         self.names[channel as usize]
     }
@@ -209,8 +210,8 @@ impl FabricDatagrams {
         self.stats
     }
 
-    /// Makes sleepers wait on this epoll instance. Descriptors are added to it directly: providers nest their own, and
-    /// the kernel allows five levels.
+    /// Makes sleepers wait on this epoll instance from now on, instead of the service's own. Descriptors are added to
+    /// it directly: providers nest their own, and the kernel allows five levels.
     pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.watch_nothing();
         self.nest = Epoll::of(epoll)?;

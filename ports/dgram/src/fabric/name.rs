@@ -21,7 +21,7 @@ pub(super) const NAME_MAX: usize = 32;
 /// Bytes of an InfiniBand global identifier.
 const GID: usize = 16;
 
-/// Address of an endpoint on its fabric.
+/// Address of an endpoint on its fabric: the bytes of `fi_getname`, 32 at most.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
     /// Length of the name in bytes.

@@ -2,7 +2,7 @@
 //!
 //! Out of scope: datagrams.
 
-/// Share of each fault in all datagrams, 0 to 1 each and at most 1 together.
+/// Faults to inject: the share of each in all received datagrams, 0 to 1 each and at most 1 together.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FaultPlan {
     /// Share of lost datagrams.

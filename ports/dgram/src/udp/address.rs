@@ -17,7 +17,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// IP address and port number.
+/// IP address and port number of a peer's socket. Also has the local address to answer from, which is not compared.
 #[derive(Clone, Copy)]
 pub struct Address {
     ip: [u8; 16],
@@ -43,7 +43,8 @@ impl Hash for Address {
 }
 
 impl Address {
-    /// Converts a socket address to the canonical form.
+    /// Converts a socket address to the canonical form, in which IPv4 is mapped to IPv6 and only link-local addresses
+    /// have a scope.
     pub fn new(address: SocketAddr) -> Self {
         let (ip, scope) = match address {
             SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),

@@ -91,7 +91,7 @@ const NAME_LEN: usize = 3;
 const MEMBER_COMMAND: u8 = 0;
 const MEMBER_DATA: u8 = 1;
 
-/// Datagram service over two UDP sockets.
+/// Datagram service over two kernel UDP sockets, for commands and for data.
 pub struct UdpDatagrams {
     command: Socket,
     data: Socket,
@@ -231,7 +231,8 @@ impl UdpDatagrams {
         })
     }
 
-    /// Follows a change of interfaces: the machine may now have several addresses to answer from.
+    /// Follows a change of interfaces: if the machine now has several addresses, peers are answered from the address
+    /// that they send to. Does nothing if the service is bound to one address.
     pub fn follow(&mut self, interfaces: &Interfaces) {
         if self.bound.is_none() && local_address::has_choice(interfaces) {
             self.command.tell_addresses();
@@ -239,12 +240,13 @@ impl UdpDatagrams {
         }
     }
 
-    /// Checks which addresses this machine has lost for good.
+    /// Checks which of the local addresses that peers send to are lost for good; from then on such a peer's address
+    /// counts as cut off ([`DatagramPort::is_cut_off`](mx_proto::reliability::DatagramPort::is_cut_off)).
     pub fn look_again(&mut self) {
         self.spoken.look_again();
     }
 
-    /// Port number of the command socket.
+    /// Returns the port number of the command socket.
     pub fn local_port(&self) -> u16 {
         self.command.port()
     }

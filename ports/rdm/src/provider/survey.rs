@@ -16,7 +16,8 @@ use libfabric_sys::abi::{FI_EP_RDM, fi_major, fi_minor};
 use mx_port_fabric::{Finding, Offer, Paths, Verdict};
 use std::sync::Arc;
 
-/// Examines all providers of this machine, in libfabric's order.
+/// Examines all providers of this machine and returns a verdict on each, in libfabric's order. Opens and closes every
+/// usable one to be sure. Empty if libfabric lists none.
 pub fn survey(library: &Library) -> Vec<Finding> {
     let shared = Arc::new(library.clone());
     survey_with(library, &Device::default(), |choice| {
