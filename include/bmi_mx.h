@@ -112,181 +112,181 @@
 /** `bmi_mx_peer_credits.state`: connected. */
 #define BMI_MX_PEER_READY 2
 
-/** As the C library's `EPERM`. */
+/** BMI's number for the C library's error `EPERM`. */
 #define BMI_EPERM (1 | 1073741952)
 
-/** As the C library's `ENOENT`. */
+/** BMI's number for the C library's error `ENOENT`. */
 #define BMI_ENOENT (2 | 1073741952)
 
-/** As the C library's `EINTR`. */
+/** BMI's number for the C library's error `EINTR`. */
 #define BMI_EINTR (3 | 1073741952)
 
 /** No other code applies. */
 #define BMI_EIO (4 | 1073741952)
 
-/** As the C library's `ENXIO`. */
+/** BMI's number for the C library's error `ENXIO`. */
 #define BMI_ENXIO (5 | 1073741952)
 
-/** As the C library's `EBADF`. */
+/** BMI's number for the C library's error `EBADF`. */
 #define BMI_EBADF (6 | 1073741952)
 
-/** As the C library's `EAGAIN`. */
+/** BMI's number for the C library's error `EAGAIN`. */
 #define BMI_EAGAIN (7 | 1073741952)
 
 /** No memory, or no room at the peer. */
 #define BMI_ENOMEM (8 | 1073741952)
 
-/** As the C library's `EFAULT`. */
+/** BMI's number for the C library's error `EFAULT`. */
 #define BMI_EFAULT (9 | 1073741952)
 
-/** As the C library's `EBUSY`. */
+/** BMI's number for the C library's error `EBUSY`. */
 #define BMI_EBUSY (10 | 1073741952)
 
-/** As the C library's `EEXIST`. */
+/** BMI's number for the C library's error `EEXIST`. */
 #define BMI_EEXIST (11 | 1073741952)
 
-/** As the C library's `ENODEV`. */
+/** BMI's number for the C library's error `ENODEV`. */
 #define BMI_ENODEV (12 | 1073741952)
 
-/** As the C library's `ENOTDIR`. */
+/** BMI's number for the C library's error `ENOTDIR`. */
 #define BMI_ENOTDIR (13 | 1073741952)
 
-/** As the C library's `EISDIR`. */
+/** BMI's number for the C library's error `EISDIR`. */
 #define BMI_EISDIR (14 | 1073741952)
 
 /** A wrong argument. */
 #define BMI_EINVAL (15 | 1073741952)
 
-/** As the C library's `EMFILE`. */
+/** BMI's number for the C library's error `EMFILE`. */
 #define BMI_EMFILE (16 | 1073741952)
 
-/** As the C library's `EFBIG`. */
+/** BMI's number for the C library's error `EFBIG`. */
 #define BMI_EFBIG (17 | 1073741952)
 
-/** As the C library's `ENOSPC`. */
+/** BMI's number for the C library's error `ENOSPC`. */
 #define BMI_ENOSPC (18 | 1073741952)
 
-/** As the C library's `EROFS`. */
+/** BMI's number for the C library's error `EROFS`. */
 #define BMI_EROFS (19 | 1073741952)
 
-/** As the C library's `EMLINK`. */
+/** BMI's number for the C library's error `EMLINK`. */
 #define BMI_EMLINK (20 | 1073741952)
 
-/** As the C library's `EPIPE`. */
+/** BMI's number for the C library's error `EPIPE`. */
 #define BMI_EPIPE (21 | 1073741952)
 
-/** As the C library's `EDEADLK`. */
+/** BMI's number for the C library's error `EDEADLK`. */
 #define BMI_EDEADLK (22 | 1073741952)
 
-/** As the C library's `ENAMETOOLONG`. */
+/** BMI's number for the C library's error `ENAMETOOLONG`. */
 #define BMI_ENAMETOOLONG (23 | 1073741952)
 
-/** As the C library's `ENOLCK`. */
+/** BMI's number for the C library's error `ENOLCK`. */
 #define BMI_ENOLCK (24 | 1073741952)
 
 /** The method does not have this info key. */
 #define BMI_ENOSYS (25 | 1073741952)
 
-/** As the C library's `ENOTEMPTY`. */
+/** BMI's number for the C library's error `ENOTEMPTY`. */
 #define BMI_ENOTEMPTY (26 | 1073741952)
 
-/** As the C library's `ELOOP`. */
+/** BMI's number for the C library's error `ELOOP`. */
 #define BMI_ELOOP (27 | 1073741952)
 
-/** As the C library's `EWOULDBLOCK`. */
+/** BMI's number for the C library's error `EWOULDBLOCK`. */
 #define BMI_EWOULDBLOCK (28 | 1073741952)
 
-/** As the C library's `ENOMSG`. */
+/** BMI's number for the C library's error `ENOMSG`. */
 #define BMI_ENOMSG (29 | 1073741952)
 
-/** As the C library's `EUNATCH`. */
+/** BMI's number for the C library's error `EUNATCH`. */
 #define BMI_EUNATCH (30 | 1073741952)
 
-/** As the C library's `EBADR`. */
+/** BMI's number for the C library's error `EBADR`. */
 #define BMI_EBADR (31 | 1073741952)
 
-/** As the C library's `EDEADLOCK`. */
+/** BMI's number for the C library's error `EDEADLOCK`. */
 #define BMI_EDEADLOCK (32 | 1073741952)
 
-/** As the C library's `ENODATA`. */
+/** BMI's number for the C library's error `ENODATA`. */
 #define BMI_ENODATA (33 | 1073741952)
 
-/** As the C library's `ETIME`. */
+/** BMI's number for the C library's error `ETIME`. */
 #define BMI_ETIME (34 | 1073741952)
 
-/** As the C library's `ENONET`. */
+/** BMI's number for the C library's error `ENONET`. */
 #define BMI_ENONET (35 | 1073741952)
 
-/** As the C library's `EREMOTE`. */
+/** BMI's number for the C library's error `EREMOTE`. */
 #define BMI_EREMOTE (36 | 1073741952)
 
-/** As the C library's `ECOMM`. */
+/** BMI's number for the C library's error `ECOMM`. */
 #define BMI_ECOMM (37 | 1073741952)
 
-/** As the C library's `EPROTO`. */
+/** BMI's number for the C library's error `EPROTO`. */
 #define BMI_EPROTO (38 | 1073741952)
 
-/** As the C library's `EBADMSG`. */
+/** BMI's number for the C library's error `EBADMSG`. */
 #define BMI_EBADMSG (39 | 1073741952)
 
-/** As the C library's `EOVERFLOW`. */
+/** BMI's number for the C library's error `EOVERFLOW`. */
 #define BMI_EOVERFLOW (40 | 1073741952)
 
-/** As the C library's `ERESTART`. */
+/** BMI's number for the C library's error `ERESTART`. */
 #define BMI_ERESTART (41 | 1073741952)
 
-/** As the C library's `EMSGSIZE`. */
+/** BMI's number for the C library's error `EMSGSIZE`. */
 #define BMI_EMSGSIZE (42 | 1073741952)
 
-/** As the C library's `EPROTOTYPE`. */
+/** BMI's number for the C library's error `EPROTOTYPE`. */
 #define BMI_EPROTOTYPE (43 | 1073741952)
 
-/** As the C library's `ENOPROTOOPT`. */
+/** BMI's number for the C library's error `ENOPROTOOPT`. */
 #define BMI_ENOPROTOOPT (44 | 1073741952)
 
-/** As the C library's `EPROTONOSUPPORT`. */
+/** BMI's number for the C library's error `EPROTONOSUPPORT`. */
 #define BMI_EPROTONOSUPPORT (45 | 1073741952)
 
-/** As the C library's `EOPNOTSUPP`. */
+/** BMI's number for the C library's error `EOPNOTSUPP`. */
 #define BMI_EOPNOTSUPP (46 | 1073741952)
 
-/** As the C library's `EADDRINUSE`. */
+/** BMI's number for the C library's error `EADDRINUSE`. */
 #define BMI_EADDRINUSE (47 | 1073741952)
 
-/** As the C library's `EADDRNOTAVAIL`. */
+/** BMI's number for the C library's error `EADDRNOTAVAIL`. */
 #define BMI_EADDRNOTAVAIL (48 | 1073741952)
 
-/** As the C library's `ENETDOWN`. */
+/** BMI's number for the C library's error `ENETDOWN`. */
 #define BMI_ENETDOWN (49 | 1073741952)
 
-/** As the C library's `ENETUNREACH`. */
+/** BMI's number for the C library's error `ENETUNREACH`. */
 #define BMI_ENETUNREACH (50 | 1073741952)
 
-/** As the C library's `ENETRESET`. */
+/** BMI's number for the C library's error `ENETRESET`. */
 #define BMI_ENETRESET (51 | 1073741952)
 
-/** As the C library's `ENOBUFS`. */
+/** BMI's number for the C library's error `ENOBUFS`. */
 #define BMI_ENOBUFS (52 | 1073741952)
 
 /** No progress within the request time-out. */
 #define BMI_ETIMEDOUT (53 | 1073741952)
 
-/** As the C library's `ECONNREFUSED`. */
+/** BMI's number for the C library's error `ECONNREFUSED`. */
 #define BMI_ECONNREFUSED (54 | 1073741952)
 
-/** As the C library's `EHOSTDOWN`. */
+/** BMI's number for the C library's error `EHOSTDOWN`. */
 #define BMI_EHOSTDOWN (55 | 1073741952)
 
-/** As the C library's `EHOSTUNREACH`. */
+/** BMI's number for the C library's error `EHOSTUNREACH`. */
 #define BMI_EHOSTUNREACH (56 | 1073741952)
 
-/** As the C library's `EALREADY`. */
+/** BMI's number for the C library's error `EALREADY`. */
 #define BMI_EALREADY (57 | 1073741952)
 
-/** As the C library's `EACCES`. */
+/** BMI's number for the C library's error `EACCES`. */
 #define BMI_EACCES (58 | 1073741952)
 
-/** As the C library's `ECONNRESET`. */
+/** BMI's number for the C library's error `ECONNRESET`. */
 #define BMI_ECONNRESET (59 | 1073741952)
 
 /** Cancelled by `cancel`. */
