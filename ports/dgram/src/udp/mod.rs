@@ -241,7 +241,7 @@ impl UdpDatagrams {
     }
 
     /// Checks which of the local addresses that peers send to are lost for good; from then on such a peer's address
-    /// counts as cut off ([`DatagramPort::is_cut_off`](mx_proto::reliability::DatagramPort::is_cut_off)).
+    /// counts as cut off ([`DatagramPort::is_cut_off`]).
     pub fn look_again(&mut self) {
         self.spoken.look_again();
     }
