@@ -19,7 +19,7 @@ pub struct Config {
     /// 512 bytes. Two messages of at most one credit from each remote are not counted. A remote without credits offers
     /// its messages instead of sending their data, or waits.
     pub unexpected_bytes: usize,
-    /// Credits lent to a new remote, while there are enough.
+    /// Number of credits of 512 bytes lent to a new remote, while there are enough.
     pub first_credits: u16,
     /// Size in bytes of the largest offered message of the [inbox](crate::Verdict::Inbox) that is fetched; larger ones
     /// are discarded. This much of `unexpected_bytes`, but between one and seven eighths of it, is never lent.
@@ -48,7 +48,8 @@ pub struct Config {
     /// this, because two programs may each send many small messages before they receive any. A method whose large
     /// messages are mostly expected announces at once.
     pub ask_before_announcing: bool,
-    /// Maximum number of remotes; connects of further peers are refused.
+    /// Maximum number of remotes. Our connects beyond it fail with
+    /// [`ConnectError::NoResources`](crate::port::ConnectError::NoResources), and peers' are refused.
     pub max_remotes: usize,
     /// Percentage, 1 to 100, of the slots and credits left by other sources that the remotes of one source may have.
     pub source_share: u8,
@@ -56,14 +57,14 @@ pub struct Config {
     /// and exit, and expects its message to be received later. A BMI host takes messages as they arrive, and an
     /// expected message of a lost peer must be discarded.
     pub keep_tombstones: usize,
-    /// Secret key of the tokens in this endpoint's hellos, drawn when the endpoint is opened.
+    /// Secret key, drawn when the endpoint is opened: nonces in hellos and keys of regions are computed from it.
     pub key: Key,
     /// The site's secret. Peers that do not prove that they know it are refused, both when they connect and when they
     /// answer a connect. `None`: no proof is needed.
     pub secret: Option<Secret>,
-    /// Returns the text of a network id for the log; only ports know addresses.
+    /// Returns the text of a network id for the log, such as an address; only ports know addresses.
     pub name_of: fn(NetworkId) -> String,
-    /// Memory reserved for work under way.
+    /// Memory accounting that is asked before new work is accepted.
     pub supply: Supply,
     /// Offers remote memory access: peers that offer it, too, may reach [registered memory](crate::Endpoint::register)
     /// of this endpoint, and it theirs.
@@ -74,7 +75,8 @@ pub struct Config {
     pub connect_again: bool,
 }
 
-/// Location on the network, as the protocol knows it; the ports assign the numbers.
+/// Number by which the protocol knows a location on the network. The ports assign it and know the address behind it
+/// ([`Config::name_of`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetworkId {
     /// An interface.

@@ -8,7 +8,7 @@
 //!
 //! Owns: nothing.
 
-/// A counter, as tools show it.
+/// Description of a counter, without its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counter {
     /// Name: letters, digits and `_`, shorter than 32 bytes.
@@ -19,7 +19,7 @@ pub struct Counter {
     pub about: &'static str,
 }
 
-/// Kind of a counter.
+/// Kind of a counter: a count or a level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CounterKind {
     /// Counts up only, from 0 when the endpoint is opened.
@@ -44,14 +44,14 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// Descriptions of all counters.
+            /// Descriptions of all counters, in the order of their declaration.
             pub const COUNTERS: [$crate::Counter; [$(stringify!($field)),+].len()] = [$($crate::Counter {
                 label: concat!($prefix, stringify!($field)),
                 kind: $crate::CounterKind::$kind,
                 about: $about,
             }),+];
 
-            /// Returns the values, in the order of [`Self::COUNTERS`].
+            /// Returns the present values of all counters, in the order of [`Self::COUNTERS`].
             pub const fn values(&self) -> [u64; Self::COUNTERS.len()] {
                 [$(self.$field as u64),+]
             }

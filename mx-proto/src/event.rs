@@ -3,14 +3,14 @@
 use crate::ids::{EndpointId, EntryId, MatchBits, NicId, RemoteId, SessionId};
 use crate::status::{DownReason, OpKind, Status};
 
-/// Identity of an endpoint.
+/// Name of an endpoint and the number of its present life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// Network interface of the endpoint.
     pub nic: NicId,
     /// Number of the endpoint on that interface.
     pub endpoint: EndpointId,
-    /// Number of this life of the endpoint.
+    /// Number of this life of the endpoint; a restarted process has the same name and another number.
     pub session: SessionId,
 }
 
@@ -21,7 +21,7 @@ impl Identity {
     }
 }
 
-/// Result of an operation.
+/// Result of an operation that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// Kind of the operation.
@@ -32,14 +32,14 @@ pub struct Outcome {
     pub lost: Option<DownReason>,
     /// Peer: destination of a send, source of a receive, peer of a connect.
     pub remote: RemoteId,
-    /// Match bits of the message; of a receive, as the sender gave them.
+    /// Match bits of the message, for a receive those that the sender gave; for a connect those given with it.
     pub bits: MatchBits,
-    /// Length of the message in bytes.
+    /// Length of the message in bytes; for a receive without a match the size of its buffer.
     pub length: u32,
-    /// Number of bytes transferred.
+    /// Number of bytes transferred; less than `length` if the buffer was too small or the operation failed.
     pub transferred: u32,
-    /// Whether a receive had matched a message, whole or not. If a receive is cancelled without a match, a message that
-    /// arrives later goes to other receives.
+    /// Whether a message had been matched to the receive, even if not all of it was received. A receive cancelled
+    /// without a match took no message: the next one goes to other receives.
     pub matched: bool,
 }
 
@@ -71,7 +71,7 @@ impl Outcome {
 pub struct Down {
     /// Id of the lost remote, which is stale.
     pub remote: RemoteId,
-    /// Owner's word for the remote.
+    /// Owner's word for the remote ([`crate::Endpoint::set_remote_context`]), 0 if none was set.
     pub context: u64,
     /// Name and session of the remote.
     pub identity: Identity,
@@ -81,17 +81,18 @@ pub struct Down {
     pub tombstone: Option<RemoteId>,
 }
 
-/// Event of an endpoint. The owner polls events with [`crate::Endpoint::next_event`], in the order in which they
-/// happened.
+/// Event of an endpoint, which the caller polls with [`crate::Endpoint::next_event`]. Events come in the order in which
+/// they happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event<N> {
     /// The owner added this event itself while it judged a message or handled the end of an operation.
     Owner(N),
     /// A remote is lost, other than by our own [`crate::Endpoint::disconnect`]; its operations have ended before.
     Down(Down),
-    /// Two remotes belong to one process; the event may be repeated. Both have one word from now on: that of `other`,
-    /// or that of `one` if `other` has none. If both sides join sessions, this event, perhaps by way of a third remote,
-    /// comes before anything else of a second remote of that process: a message, or the end of a connect.
+    /// Two remotes turned out to belong to one process; the event may be repeated. From now on both have one context
+    /// word: that of `other`, or that of `one` if `other` has none. If both sides join sessions, this event, perhaps by
+    /// way of a third remote, comes before anything else of a second remote of that process: a message, or the end of a
+    /// connect.
     Joined {
         /// The first remote.
         one: RemoteId,
@@ -107,7 +108,7 @@ pub enum Event<N> {
     Due(u64),
 }
 
-/// Message for which no receive is posted.
+/// Description of an arrived message for which no receive is posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// Sender of the message.
@@ -127,7 +128,8 @@ pub struct Arrival {
 pub enum Verdict {
     /// The message waits for a receive as an unexpected message.
     Continue,
-    /// The message has been consumed, or is not wanted.
+    /// The message has been consumed, or is not wanted: it is dropped. A send whose data was not transferred completes
+    /// as [`Status::Truncated`].
     Finished,
     /// The message is decided later; see [`crate::Endpoint::next_deferred`]. Until then, all arriving messages are
     /// deferred, too, without asking, so that none overtakes this one, even if a receive is posted for it.
@@ -140,21 +142,21 @@ pub enum Verdict {
     },
 }
 
-/// A message taken from the inbox.
+/// Message taken from the inbox ([`crate::Endpoint::next_message`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message<M> {
-    /// Turn in which the message waited.
+    /// Turn in which the message waited, as the owner gave it in [`Verdict::Inbox`].
     pub turn: u32,
     /// Sender; a stale id if the remote has been removed meanwhile.
     pub source: RemoteId,
     /// Match bits of the message.
     pub bits: MatchBits,
-    /// Data of the message.
+    /// Data of the message, in memory that the owner provided ([`crate::Owner::memory`]); now the caller's.
     pub memory: M,
 }
 
-/// A message that waits for a [`Decision`]. It must be returned to [`crate::Endpoint::decide`]; until then the endpoint
-/// receives nothing.
+/// Deferred message whose [`Decision`] is due. The caller must pass it to [`crate::Endpoint::decide`]; until then the
+/// endpoint receives nothing.
 #[derive(Debug)]
 #[must_use = "the endpoint stands still until the message is decided"]
 pub struct Deferred {
@@ -171,7 +173,7 @@ impl Deferred {
         self.body.as_deref()
     }
 
-    /// Returns the data of the message, writable, for an owner that hands out a pointer.
+    /// Returns the data of the message, writable, for an owner that hands out a pointer; `None` as in [`Self::body`].
     pub fn body_mut(&mut self) -> Option<&mut [u8]> {
         self.body.as_deref_mut()
     }
@@ -183,6 +185,7 @@ pub enum Decision {
     /// The message goes into the oldest posted receive that accepts it, if one has been posted meanwhile; otherwise it
     /// waits as an unexpected message.
     Continue,
-    /// The message has been consumed, or is not wanted. The sender of an offered message is told.
+    /// The message has been consumed, or is not wanted: it is dropped. A send whose data was not transferred completes
+    /// as [`Status::Truncated`].
     Finished,
 }

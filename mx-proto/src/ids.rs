@@ -21,7 +21,7 @@ use std::fmt;
 pub struct NicId(pub u64);
 
 impl NicId {
-    /// Largest id.
+    /// Largest interface number, of 48 one bits.
     pub const MAX: Self = Self((1 << 48) - 1);
 
     /// Makes an id from an outside value. `None` if the value has more than 48 bits.
@@ -40,16 +40,16 @@ pub struct EndpointId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionId(pub u64);
 
-/// Match bits of a message.
+/// Match bits of a message: the sender gives them, and receives select messages by them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MatchBits(pub u64);
 
-/// Mask of match bits.
+/// Mask of match bits: a receive compares only the bits that are 1 in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MatchMask(pub u64);
 
 impl MatchMask {
-    /// Compares every bit.
+    /// Mask with which every bit is compared.
     pub const EXACT: Self = Self(u64::MAX);
 
     /// Returns `bits` with all bits outside the mask set to zero.
@@ -69,25 +69,25 @@ macro_rules! generational {
         }
 
         impl $name {
-            /// Makes an id from a slot number and that slot's generation.
+            /// Makes an id of a slot number and a generation, both stored unchanged.
             #[inline]
             pub const fn new(index: u32, generation: u32) -> Self {
                 Self { index, generation }
             }
 
-            /// Returns the slot number.
+            /// Returns the slot number, which later ids may have again.
             #[inline]
             pub const fn index(self) -> u32 {
                 self.index & (u32::MAX >> (32 - $bits))
             }
 
-            /// Returns the number of times the slot had been used before.
+            /// Returns the generation, which distinguishes this id from other ids of its slot.
             #[inline]
             pub const fn generation(self) -> u32 {
                 self.generation
             }
 
-            /// Returns index and generation in one word, for the wire and for foreign context fields.
+            /// Returns the id as a number, to be sent to a peer or kept in a foreign context field.
             #[inline]
             pub const fn to_word(self) -> u64 {
                 (self.generation as u64) << 32 | self.index as u64
@@ -154,7 +154,7 @@ impl LinkId {
         }
     }
 
-    /// Returns the number of the link's port.
+    /// Returns the number of the port that the link belongs to, 0 to 7.
     #[inline]
     pub const fn port(self) -> u8 {
         (self.index >> 29) as u8
@@ -168,12 +168,12 @@ pub struct Target {
     pub nic: NicId,
     /// Number of the endpoint on that interface.
     pub endpoint: EndpointId,
-    /// Port to use.
+    /// Choice of the port that connects.
     pub route: Route,
 }
 
 impl Target {
-    /// Returns the target of an endpoint over any port.
+    /// Returns the target of an endpoint, leaving the choice of the port to the ports ([`Route::AUTO`]).
     pub const fn auto(nic: NicId, endpoint: EndpointId) -> Self {
         Self {
             nic,
@@ -188,7 +188,7 @@ impl Target {
 pub struct Route(pub u8);
 
 impl Route {
-    /// The ports choose.
+    /// Route that leaves the choice to the ports.
     pub const AUTO: Self = Self(0);
 }
 

@@ -7,7 +7,8 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Counts of events that have been logged.
+/// Counts of events by kind `K`, to log an event that repeats only sometimes. Remembers 4096 kinds; another one resets
+/// all counts.
 #[derive(Debug)]
 pub struct LogLimit<K>(HashMap<K, u64, RandomState>);
 
@@ -21,17 +22,19 @@ impl<K> Default for LogLimit<K> {
 }
 
 impl<K: Eq + Hash> LogLimit<K> {
-    /// Counts an event. Returns whether it is the first of its kind.
+    /// Counts an event of kind `what`. Returns whether it is the first of its kind, and is to be logged.
     pub fn is_first(&mut self, what: K) -> bool {
         self.count(what) == 1
     }
 
-    /// Counts an event. Returns the count if it is a power of two; `None` otherwise.
+    /// Counts an event of kind `what`. Returns the number of events of that kind so far if it is a power of two, so
+    /// that the caller logs it; `None` otherwise.
     pub fn again(&mut self, what: K) -> Option<u64> {
         Some(self.count(what)).filter(|times| times.is_power_of_two())
     }
 
-    /// Counts an event. Returns whether the count is at most `few`, or a power of two.
+    /// Counts an event of kind `what`. Returns whether to log it: it is one of the first `few` of its kind, or their
+    /// number is a power of two.
     pub fn is_rare(&mut self, what: K, few: u64) -> bool {
         let times = self.count(what);
         times <= few || times.is_power_of_two()

@@ -91,7 +91,7 @@ pub trait Memory {
     }
 }
 
-/// Bytes that have arrived and lie in the port's memory.
+/// Received bytes in memory of the port, from which they can be copied.
 pub trait Source {
     /// Returns the number of bytes.
     fn len(&self) -> usize;

@@ -21,27 +21,27 @@ use std::fmt;
 /// State of an operation; `ops/record.rs` has the data of each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
-    /// The operation is being posted.
+    /// The operation is being posted, or waits in no queue yet.
     New,
     /// The operation's remote is not known yet.
     Pending,
-    /// The send waits for its turn.
+    /// The send waits for its turn, its link or credits.
     Queued,
-    /// The port has taken a part of a send that carries its data.
+    /// The send's packet is on its way: the port has taken a part of it and reads the rest from the memory.
     Draining,
-    /// The receiver knows of the send.
+    /// The receiver has been told of the send and has not requested its data.
     Offered,
-    /// The receiver has begun to request the send's data.
+    /// The receiver is requesting the send's data, or reading it from the memory.
     Serving,
-    /// The send completes once the receiver no longer reads its memory.
+    /// The send has been cancelled and completes once the receiver no longer reads its memory.
     Withdrawn,
-    /// The receive waits for a message.
+    /// The receive waits for a message that matches.
     Posted,
-    /// The receive's data is being transferred.
+    /// The receive has matched a message, whose data is being transferred into its memory.
     Pulling,
-    /// A peer reads a part of a registered region.
+    /// The endpoint serves a peer's get: sends it a part of a registered region.
     Lending,
-    /// The connect waits for its answer.
+    /// The connect waits for the peer's answer.
     Connecting,
     /// The operation has completed, and its owner has to free it.
     Done,

@@ -20,25 +20,28 @@ use crate::ids::NicId;
 pub struct Source(pub u64);
 
 impl Source {
-    /// A source that shares do not limit: this process's own user, root, and sources that the port cannot distinguish.
+    /// Source that shares do not limit: this process's own user, root, and every peer of a port that cannot tell
+    /// sources apart.
     pub const TRUSTED: Self = Self(0);
 }
 
-/// Origin of a link, according to the network.
+/// Origin of a link: its other end as the network knows it, not as the peer claims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkOrigin {
     /// Source of the link.
     pub source: Source,
     /// User id on this machine; `None` if the peer is elsewhere.
     pub user: Option<u32>,
-    /// Interface that the peer uses. `None`: the port cannot tell, or the claimed number belongs to another address.
+    /// Interface of the peer, proven by the network. `None`: the port cannot tell, or the number that the peer claims
+    /// belongs to another address.
     pub nic: Option<NicId>,
-    /// Whether the other end is this endpoint itself.
+    /// Whether the other end of the link is this endpoint itself.
     pub oneself: bool,
 }
 
 impl LinkOrigin {
-    /// Returns the origin of a peer that claims to be `claimed`, at a port that cannot have strangers.
+    /// Returns the origin of a peer at a port that only trusted processes reach: the claimed interface is believed, and
+    /// the source is [`Source::TRUSTED`].
     pub fn trusted(claimed: &Identity) -> Self {
         Self {
             source: Source::TRUSTED,

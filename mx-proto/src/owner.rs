@@ -19,10 +19,12 @@ use crate::status::Status;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Events that have not been polled out, oldest first.
+/// Queue of an endpoint's events, oldest first. The endpoint and its owner append events;
+/// [`Endpoint::next_event`](crate::Endpoint::next_event) removes them.
 pub type Events<O> = VecDeque<Event<<O as Owner>::OwnerEvent>>;
 
-/// Layer above an endpoint.
+/// Layer above an endpoint: the endpoint asks it for decisions and reports completions to it, within its own calls. The
+/// functions must not block and cannot reach the endpoint.
 pub trait Owner: Sized {
     /// Memory of operations.
     type Memory: Memory + fmt::Debug;
@@ -114,17 +116,17 @@ pub trait Owner: Sized {
     fn ready(&mut self, _turn: u32) {}
 }
 
-/// Direction of a greeting, with the means to find the peer: the request id of our connect (`Called`), or the owner's
-/// word for the remote, 0 before there is one (`Caller`).
+/// Receiver or sender of a greeting, from the view of this endpoint, with a number by which the owner finds the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GreetingRole {
-    /// The greeting of or to the called side, with our connect.
+    /// Side that we called, with the request id of our connect.
     Called(RequestId),
-    /// The greeting of or to the calling side, with the owner's word for the remote.
+    /// Side that called us, with the owner's word for the remote, 0 before there is one.
     Caller(u64),
 }
 
-/// Contents of an operation, moved into a record only if the operation does not complete at once.
+/// Memory and owner's data of an operation that is being posted. [`Self::begin`] moves both into the table of
+/// operations; a post that returns that it is complete has used the memory and does not call it.
 pub trait Posting<O: Owner> {
     /// Returns the memory of the operation.
     fn memory(&mut self) -> &mut O::Memory;

@@ -32,31 +32,32 @@ pub const HEADER_LEN: usize = 32;
 /// stream has to understand.
 pub const BODY_LEN_AT: usize = 4;
 
-/// Returns the body's length, from a packet's header.
+/// Returns the length of a packet's body in bytes, as its header states it.
 #[inline]
 pub fn body_len(header: &HeaderBytes) -> usize {
     let [a, b, c, d] = [0, 1, 2, 3].map(|at| header[BODY_LEN_AT + at]);
     u32::from_le_bytes([a, b, c, d]) as usize
 }
 
-/// Body size in bytes that every link carries.
+/// Size in bytes of the largest body that every link of every port carries; a link may carry larger ones
+/// ([`Limits::packet_max`]).
 pub const PACKET_LEAST: usize = 4 << 10;
 
-/// Time after which a port drops an incoming link that has not been accepted ([`LinkControl::accept`]). A correct
-/// caller introduces itself as soon as it can, and a lost packet is retransmitted half a dozen times in this time.
+/// Time that a stranger has to introduce itself: the port drops an incoming link that has not been
+/// [accepted](LinkControl::accept) by then. Long enough for half a dozen retransmissions of a lost packet.
 pub const ACCEPTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Header of a packet in wire format (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
 
-/// Measurements of one link's network path, for tools.
+/// Measurements of one link's network path, which tools show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkFigures {
     /// Smoothed round-trip time (RFC 6298); `None`: the port measures none.
     pub round_trip: Option<Duration>,
     /// Number of retransmissions, of datagrams or of the kernel's segments.
     pub resent: u32,
-    /// Time at which anything last came; `None`: never, or not known.
+    /// Time at which anything last arrived; `None`: nothing has, or the port does not know.
     pub heard_at: Option<Instant>,
     /// Bytes that the peer has acknowledged; `None`: the port does not count them.
     pub sent: Option<u64>,
@@ -75,7 +76,7 @@ pub struct Limits {
     pub streamed_max: usize,
     /// Largest body in bytes of a Data packet, whose destination is known beforehand.
     pub data_max: usize,
-    /// Bytes of a large message that the receiver requests at once.
+    /// Bytes of a large message that the receiver requests in one packet.
     pub pull_block: usize,
     /// Whether the port can read the peer's memory by itself ([`RemoteMemory::read`]).
     pub remote_read: bool,
@@ -85,14 +86,15 @@ pub struct Limits {
     pub data_links: u32,
 }
 
-/// Returns whether a port with `links` of at most `most` links has slots for a session's second one: the last eighth is
-/// reserved for command links.
+/// Returns whether a port that has `links` of at most `most` links may add a data link to a session. The last eighth of
+/// the slots is reserved for the first links of sessions.
 pub fn has_places_beside(links: usize, most: usize) -> bool {
     links < most - most / 8
 }
 
 impl Limits {
-    /// Returns the size of the largest message that carries its data.
+    /// Returns the size in bytes of the largest message that can be sent with its data; longer ones are offered, and
+    /// the receiver pulls them.
     pub fn eager_max(&self) -> usize {
         self.packet_max.min(SMALL_MAX).max(self.streamed_max)
     }
@@ -115,7 +117,7 @@ pub enum Body<'a, M> {
 }
 
 impl<M: Memory> Body<'_, M> {
-    /// Returns the bytes of the body, if they are known cheaply to be one piece.
+    /// Returns all bytes of the body if they are contiguous; `None` if they are not, or finding out would cost.
     #[inline]
     pub fn piece(&self) -> Option<&[u8]> {
         match self {
@@ -149,7 +151,7 @@ impl<M> Body<'_, M> {
     }
 }
 
-/// Result of an accepted packet.
+/// Part of an accepted packet that the port has taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
     /// The port has taken all of it; the body's memory can be reused.
@@ -160,7 +162,7 @@ pub enum Sent {
     Part(usize),
 }
 
-/// Reason for rejecting a packet.
+/// Reason for rejecting a packet, of which nothing has been sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
     /// The link has no room now; [`PortEvent::Writable`](crate::round::PortEvent::Writable) follows when it has.
@@ -169,7 +171,7 @@ pub enum SendError {
     Down,
 }
 
-/// Reason for the end of a link.
+/// Reason why a link ended or could not be set up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkDown {
     /// No process listens there.
@@ -206,7 +208,7 @@ impl fmt::Display for LinkDown {
     }
 }
 
-/// Reason why a link could not be started.
+/// Reason why a link could not be started; no link was made, and no event follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectError {
     /// The network interface is unknown.
@@ -246,21 +248,21 @@ impl From<ConnectError> for LinkDown {
     }
 }
 
-/// Feature bit of the rdm port's fabric, in hellos.
+/// Feature bit in a hello: the sender's session may move from TCP to a fabric of the rdm port.
 pub const FABRIC_RDM: u32 = 4;
-/// Feature bit of the dgram port's fabric, in hellos.
+/// Feature bit in a hello: the sender's session may move from TCP to a fabric of the dgram port.
 pub const FABRIC_DGRAM: u32 = 8;
 
-/// Reason why a session does not move to a fabric.
+/// Reason why a session that met over TCP stays there instead of moving to a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MoveRefusal {
     /// The peer does not offer the fabric.
     NotOffered,
-    /// No room for another link.
+    /// There is no room for another link at this side or the peer's.
     Full,
     /// The fabric has failed, or does not reach the peer.
     Failed,
-    /// The peer's address belongs to another fabric.
+    /// The peer's address is on another fabric than ours.
     Differs,
     /// The link over the fabric has ended.
     Ended(LinkDown),
@@ -305,7 +307,7 @@ pub enum Close {
     Now,
 }
 
-/// Peer's registration of memory that a port can read by itself.
+/// Key to a sender's memory, made with [`RemoteMemory::register`]; the receiver's port reads that memory with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteKey {
     /// Start of the memory, in the port's terms.
@@ -344,8 +346,8 @@ pub trait LinkControl {
         true
     }
 
-    /// Returns the feature bits of the fabrics to which the session on `link` may move. `called`: we began the link, as
-    /// the one that its target asks for.
+    /// Returns the feature bits of the fabrics to which the session on `link` may move, 0 for none. `called`: we began
+    /// the link, and the answer is what its target asks for; otherwise the answer is what this side has open.
     fn fabrics(&self, _link: LinkId, _called: bool) -> u32 {
         0
     }
@@ -510,7 +512,8 @@ pub trait Port<M: Memory>: LinkControl + Rounds<M> {
     }
 }
 
-/// Remote memory access: messages of a link without a copy ([`Limits::remote_read`]).
+/// Access to memory across a link without copies ([`Limits::remote_read`]): the receiver's port reads a large message
+/// directly from the sender's memory.
 pub trait RemoteMemory<M> {
     /// Registers `memory` for reads by the peer of `link`, under `token`. `None`: the port cannot.
     fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey>;
@@ -519,7 +522,8 @@ pub trait RemoteMemory<M> {
     fn deregister(&mut self, link: LinkId, key: RemoteKey);
 
     /// Starts to read memory that the peer registered. [`PortEvent::RemoteRead`](crate::round::PortEvent::RemoteRead)
-    /// follows with the token. On an error the port does not read now, or not this message.
+    /// follows with the token, and until then the port may write to the destination. After an error nothing has been
+    /// started, and the caller requests the data in packets instead.
     fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError>;
 
     /// Notes that the result of a [`Self::read`] is not wanted. The read may end early, and its end is reported as
@@ -531,10 +535,10 @@ pub trait RemoteMemory<M> {
     fn recall(&mut self, link: LinkId, token: u64);
 }
 
-/// Read of the peer's memory ([`RemoteMemory::read`]).
+/// Request to read the peer's memory ([`RemoteMemory::read`]).
 #[derive(Debug)]
 pub struct RemoteRead<'a, M> {
-    /// Peer's registration.
+    /// Key that the peer sent with its offer.
     pub key: RemoteKey,
     /// Offset of the first byte to read.
     pub from: usize,
@@ -548,25 +552,25 @@ pub struct RemoteRead<'a, M> {
     pub token: u64,
 }
 
-/// Side of a remote read.
+/// Direct read of memory over a link, identified by its token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemoteUse {
-    /// A read by us: the token of [`RemoteMemory::read`].
+    /// Read of the peer's memory by our port, with the token of [`RemoteMemory::read`].
     Reading(u64),
-    /// A read by the peer, from our memory: the token of [`RemoteMemory::register`].
+    /// Read of our memory by the peer, with the token of [`RemoteMemory::register`].
     Registered(u64),
 }
 
-/// Destination of a packet's body.
+/// Destination to which a port writes a packet's body.
 #[derive(Debug)]
 pub struct Place<'a, M> {
     /// Memory to write to.
     pub memory: Destination<'a, M>,
-    /// Offset at which the body begins; the whole body fits.
+    /// Offset in `memory` at which the body begins; the whole body fits.
     pub offset: usize,
 }
 
-/// Memory into which a port reads a body.
+/// Memory that a [`Place`] refers to.
 #[derive(Debug)]
 pub enum Destination<'a, M> {
     /// Memory of a posted receive, or of the owner.

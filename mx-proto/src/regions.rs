@@ -24,11 +24,12 @@ use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-/// Key of a region, by which peers name it.
+/// Key of a registered region, which peers state in a get or put. Hard to guess: every peer that knows it has access,
+/// so the owner sends it only to those that shall.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionKey(pub u64);
 
-/// Rights of peers in a region.
+/// Kinds of access that peers have to a registered region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rights {
     /// Peers may get bytes from the region.

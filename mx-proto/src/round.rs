@@ -18,7 +18,7 @@ use crate::memory::{Memory, Source};
 use crate::port::{HeaderBytes, LinkDown, Place, RemoteUse};
 use crate::time::Instant;
 
-/// Event at a port.
+/// Event of a port, which the endpoint polls ([`Rounds::next`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortEvent {
     /// A link that [`connect`](crate::port::LinkControl::connect) started can carry packets.
@@ -71,7 +71,7 @@ pub enum PortEvent {
 }
 
 impl PortEvent {
-    /// Returns the link of an event, if it has one.
+    /// Returns the link of an event; `None` for [`PortEvent::PlacesShort`], which concerns the whole port.
     pub fn link(&self) -> Option<LinkId> {
         match *self {
             Self::Up(link)
@@ -106,7 +106,7 @@ pub enum Begun {
     Nothing,
     /// A round over the active links has begun.
     Active,
-    /// The caller must begin a round with [`Rounds::begin`].
+    /// No round has begun: the caller must begin one over all links with [`Rounds::begin`].
     Elsewhere,
 }
 
@@ -129,7 +129,8 @@ pub enum Front {
     Other,
 }
 
-/// Port whose events are polled.
+/// Receiving side of a port. Its events are polled in rounds: the endpoint begins a round and calls [`Self::next`]
+/// until [`Next::End`]. Until then the port lends the memory of received packets.
 pub trait Rounds<M: Memory> {
     /// Bytes of a packet, lent by the port.
     type Lent<'a>: Source

@@ -26,13 +26,14 @@ pub const PROOF_LEN: usize = 32;
 /// Length of a nonce in bytes.
 pub const NONCE_LEN: usize = 16;
 
-/// Proof of knowing the secret.
+/// Proof of knowing the site's secret: an HMAC-SHA-256.
 pub type ProofBytes = [u8; PROOF_LEN];
 
-/// Value that identifies a link at both ends, the caller's part first; zeros if a port has none.
+/// Value that both ends of a link know, the caller's part first, and that no other link has, so that a proof is valid
+/// on one link only. Zeros: the port has none.
 pub type Binding = [u64; 2];
 
-/// Number that makes a proof valid only once.
+/// Number used once: each side of a proof sends one in its hello, so that a recorded proof is not valid again.
 pub type Nonce = [u8; NONCE_LEN];
 
 /// Secret of a site; never printed, and overwritten when the last copy is dropped.
@@ -49,11 +50,11 @@ impl fmt::Debug for Secret {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Purpose {
-    /// Two endpoints introduce themselves.
+    /// Introduction of two endpoints at the beginning of a session.
     Introduction = 1,
-    /// A request in an address exchange.
+    /// Request in an exchange of addresses.
     Question = 2,
-    /// The answer in an address exchange.
+    /// Answer in an exchange of addresses.
     Answer = 3,
 }
 
@@ -67,7 +68,7 @@ pub enum Role {
     Called = 2,
 }
 
-/// Input of a proof besides the secret and the role.
+/// Exchanged words that a proof covers, besides the secret and the role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProofTranscript<'a> {
     /// Purpose of the proof.
@@ -89,17 +90,19 @@ const REGION_LABEL: &[u8] = b"bmi_mx region 1\0";
 const DATA_LINK_LABEL: &[u8] = b"bmi_mx data link 1\0";
 
 impl Secret {
-    /// Makes a secret of these bytes, all of which count.
+    /// Makes a secret of exactly these bytes; none is trimmed or ignored.
     pub fn new(bytes: Zeroizing<Vec<u8>>) -> Self {
         Self(bytes)
     }
 
-    /// Returns the proof of one side.
+    /// Returns the proof that the side in `role` sends to the other side. `words` must be what both sides have
+    /// exchanged.
     pub fn prove(&self, role: Role, words: &ProofTranscript<'_>) -> ProofBytes {
         self.mac(role, words).finalize().into_bytes().into()
     }
 
-    /// Returns whether this is the proof of that side. The time does not depend on what is wrong with it.
+    /// Returns whether `proof` is what the side in `role` must send. Compares in constant time, so that a forger learns
+    /// nothing from the duration.
     pub fn verify(&self, role: Role, words: &ProofTranscript<'_>, proof: &[u8]) -> bool {
         self.mac(role, words).verify_slice(proof).is_ok()
     }
@@ -120,7 +123,8 @@ impl Secret {
     }
 }
 
-/// Returns the nonce with this number, which cannot be predicted without the key. Numbers must not be reused.
+/// Returns the nonce for `number`, which cannot be predicted without the endpoint's secret `key`. The caller must not
+/// use a number twice with one key.
 pub fn nonce(key: &[u8; 16], number: u64) -> Nonce {
     let mut mac = keyed(key);
     mac.update(NONCE_LABEL);

@@ -37,13 +37,15 @@ impl Shares {
         }
     }
 
-    /// Makes empty counts for one of `parts` equal parts of the limit, with the same percentage.
+    /// Makes empty counts for one of `parts` equal parts of the limit, with the same percentage. The amounts in use are
+    /// not copied.
     pub fn part(&self, parts: usize) -> Self {
         Self::new(self.limit / parts, self.percent)
     }
 
-    /// Returns whether `source` may take `amount` more: the total must stay within the limit, and the source within its
-    /// share, which is at least 1. Only the limit binds [`Source::TRUSTED`]. Takes nothing.
+    /// Returns whether `source` may take `amount` more, without taking it: the total must stay within the limit, and
+    /// the source's amount within its share, which is at least 1. [`Source::TRUSTED`] has no share and is bound by the
+    /// limit alone.
     pub fn may_take(&self, source: Source, amount: usize) -> bool {
         let total = self.used.checked_add(amount);
         if total.is_none_or(|total| total > self.limit) {
@@ -55,7 +57,8 @@ impl Shares {
         self.of(source).saturating_add(amount) <= self.share(source)
     }
 
-    /// Returns the share of `source`, given what the others have; at least one.
+    /// Returns the largest amount that `source` may have in all: its percentage of what the other sources leave, at
+    /// least 1. For [`Source::TRUSTED`] returns the amount that is free.
     pub fn share(&self, source: Source) -> usize {
         let left = (self.limit + self.of(source)).saturating_sub(self.used);
         if source == Source::TRUSTED {
@@ -66,7 +69,7 @@ impl Shares {
         (share as usize).max(1)
     }
 
-    /// Adds to the amount of `source`, allowed or not.
+    /// Adds `amount` to what `source` has, without checking the limits ([`Self::may_take`] checks them).
     pub fn take(&mut self, source: Source, amount: usize) {
         self.used = self.used.saturating_add(amount);
         if source != Source::TRUSTED && amount > 0 {
@@ -74,7 +77,7 @@ impl Shares {
         }
     }
 
-    /// Subtracts from the amount of `source`.
+    /// Subtracts `amount`, which `source` took before, from what it has.
     pub fn give_back(&mut self, source: Source, amount: usize) {
         debug_assert!(self.used >= amount);
         self.used = self.used.saturating_sub(amount);
@@ -86,12 +89,12 @@ impl Shares {
         }
     }
 
-    /// Returns the amount that `source` has.
+    /// Returns the amount that `source` has; 0 for [`Source::TRUSTED`], which only the sum counts.
     pub fn of(&self, source: Source) -> usize {
         self.by_source.get(&source).copied().unwrap_or(0)
     }
 
-    /// Returns the sum of all sources.
+    /// Returns the amount in use by all sources together, [`Source::TRUSTED`] included.
     pub fn used(&self) -> usize {
         self.used
     }

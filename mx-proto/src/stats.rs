@@ -1,7 +1,7 @@
 //! Counters, always on and never reset, and current figures.
 
 crate::counters! {
-    /// Running totals of one endpoint.
+    /// Counters of one endpoint since it was opened.
     pub struct Stats("") {
         Count packets_out: u64 = "packets given to the ports",
         Count packets_in: u64 = "packets taken from the ports",
@@ -33,7 +33,8 @@ crate::counters! {
 }
 
 crate::counters! {
-    /// Present figures of the inbox.
+    /// Present contents of the inbox, the unexpected messages that the owner directed there
+    /// ([`Verdict::Inbox`](crate::Verdict::Inbox)).
     pub struct InboxStats("inbox_") {
         Level messages: usize = "unexpected messages that can be handed out",
         Level bytes: usize = "bytes of unexpected messages that can be handed out",
@@ -74,7 +75,7 @@ crate::counters! {
 }
 
 crate::counters! {
-    /// Running totals of one `Reliable`.
+    /// Counters of one `Reliable` port since it was made.
     pub struct ReliableStats("dgram_") {
         Count datagrams_out: u64 = "datagrams sent",
         Count gso_batches_out: u64 = "calls of the kernel that sent them",

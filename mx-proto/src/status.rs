@@ -20,15 +20,15 @@ pub enum Status {
     EndpointClosed,
     /// The remote was lost or disconnected.
     Unreachable,
-    /// The remote is in another life than before.
+    /// The remote endpoint has been opened again: it is in another life than before.
     BadSession,
     /// The connection key does not match.
     BadKey,
     /// The endpoint number is out of range, or the peer uses another protocol version.
     BadEndpoint,
-    /// The receiver cancelled a receive that had already matched this message.
+    /// The receiver cancelled a receive that had already matched this message, or discarded the message.
     Aborted,
-    /// The peer has no room for another remote.
+    /// The peer has no room for another remote, or there was no memory for one of its messages.
     NoResources,
     /// Either side does not know the site's secret, or has none.
     BadSecret,
@@ -44,7 +44,7 @@ pub enum Status {
     Unsupported,
 }
 
-/// Kind of an operation.
+/// Kind of an operation. A put counts as a send, a get as a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpKind {
     /// A send.
@@ -55,20 +55,25 @@ pub enum OpKind {
     Connect,
 }
 
-/// Protocol violation by a peer, which ends its link; the texts below explain each.
+/// Protocol violation by a peer, which ends its link. `Display` explains each; Length, Offer, Pull, Claim, Challenge
+/// and Introduction mean malformed packets of that kind.
 #[expect(missing_docs, reason = "their texts")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
     NotOurs,
     Oversized,
+    /// A message or request before the session has been introduced.
     TooEarly,
     Length,
-    /// Match bits of such receives belong to one remote each.
+    /// A message matches a receive posted for another remote. Match bits of such receives belong to one remote each.
     Foreign,
+    /// A message that costs more credits than the peer has been lent.
     NoCredit,
-    /// No slot, a slot in use, a message too large for a slot, or two slots.
+    /// A message names no slot, two slots or one that is in use, or is too large for a slot.
     NoSlot,
+    /// Credits returned without a Revoke.
     NotAsked,
+    /// More credits returned than the peer had.
     NotHad,
     Offer,
     Pull,
@@ -82,11 +87,17 @@ pub enum Violation {
     /// An access to memory is malformed, or was not offered.
     Access,
     Introduction,
+    /// Another introduction on a link, by another endpoint or life than the first.
     AnotherName,
+    /// A hello that this endpoint itself sent: the link leads back to it, or a peer repeats it.
     OwnHello,
+    /// A reply by another endpoint or life than the one that has answered before.
     OtherReply,
+    /// Repeated introductions from a peer that does not read the answers.
     UnreadIntroductions,
+    /// Repeated replies from a peer that does not read the answers.
     UnreadReplies,
+    /// Repeated questions from a peer that does not read the answers.
     UnreadQuestions,
 }
 
@@ -137,7 +148,7 @@ pub enum DownReason {
 }
 
 impl DownReason {
-    /// Returns the status of the operations that were in progress.
+    /// Returns the status with which operations in progress end when the remote is lost for this reason.
     pub fn status(self) -> Status {
         match self {
             Self::Link(LinkDown::Refused) => Status::EndpointClosed,

@@ -13,43 +13,44 @@
 //!
 //! Cost: a call and a comparison for each entry; a claim grows by a quarter at a time.
 
-/// Level of free memory.
+/// Level of free memory, which decides whether new work is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MemoryLevel {
-    /// The reserve is complete.
+    /// The reserve of memory for work under way is complete: new work is accepted.
     Ample,
-    /// Some of the reserve has been used: no new work is accepted.
+    /// Some of the reserve has been used: posts and new peers are refused, and messages are still kept.
     Short,
-    /// Only the memory for ending work is left.
+    /// Only the memory for ending work is left: peers whose messages would have to be kept are disconnected.
     Critical,
 }
 
-/// Source of memory.
+/// Memory accounting of the process, as three functions that an endpoint calls before it accepts new work.
 #[derive(Clone, Copy, Debug)]
 pub struct Supply {
-    /// Returns the level of free memory.
+    /// Returns the present level of free memory.
     pub level: fn() -> MemoryLevel,
-    /// Reserves this many bytes more. Returns false if there are not enough.
+    /// Reserves this many more bytes for the growth of tables. Returns false, and reserves nothing, if there are not
+    /// enough.
     pub claim: fn(usize) -> bool,
-    /// Releases this many reserved bytes.
+    /// Releases this many bytes that `claim` reserved.
     pub release: fn(usize),
 }
 
 impl Supply {
-    /// Memory without limit.
+    /// Supply without a limit: memory is always ample, and every claim succeeds.
     pub const ENDLESS: Self = Self {
         level: || MemoryLevel::Ample,
         claim: |_| true,
         release: |_| {},
     };
 
-    /// Returns whether new work may be accepted.
+    /// Returns whether new work may be accepted ([`MemoryLevel::Ample`]).
     #[inline]
     pub fn is_ample(&self) -> bool {
         (self.level)() == MemoryLevel::Ample
     }
 
-    /// Returns whether memory is left only for ending work.
+    /// Returns whether only the memory for ending work is left ([`MemoryLevel::Critical`]).
     #[inline]
     pub fn is_critical(&self) -> bool {
         (self.level)() == MemoryLevel::Critical
@@ -66,7 +67,8 @@ impl PartialEq for Supply {
 
 impl Eq for Supply {}
 
-/// Reservation for the growth of all tables with entries of one kind.
+/// Reservation of memory for the growth of all tables with entries of one kind, such as remotes. Counts bytes only; the
+/// tables allocate by themselves. Dropping it releases the reservation.
 #[derive(Debug)]
 pub struct Claim {
     supply: Supply,
@@ -77,7 +79,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Makes a claim for entries of up to `each` bytes.
+    /// Makes a claim on `supply` for tables in which one entry costs `each` bytes, growth included. The first 1024
+    /// entries need no reservation.
     pub fn new(supply: Supply, each: usize) -> Self {
         Self {
             supply,
@@ -86,7 +89,9 @@ impl Claim {
         }
     }
 
-    /// Returns whether there may be one more entry than `count`, with all memory that it needs.
+    /// Returns whether an entry may be added to the `count` present ones as new work: memory must be ample, and a
+    /// reservation for the entry is made if needed. If memory is short, returns false and releases most of an unneeded
+    /// reservation.
     #[inline(always)]
     pub fn admits(&mut self, count: usize) -> bool {
         if self.supply.is_ample() {
@@ -107,7 +112,8 @@ impl Claim {
         }
     }
 
-    /// Returns whether there may be one more entry than `count`, even if memory is short.
+    /// Returns whether an entry may be added to the `count` present ones although memory may be short: it is covered by
+    /// the reservation, or by one that is made now.
     #[inline(always)]
     pub fn covers(&mut self, count: usize) -> bool {
         count < self.covered || self.grow()

@@ -23,7 +23,7 @@ pub trait Key: Copy {
     fn generation(self) -> u32;
 }
 
-/// Values under generational keys.
+/// Values in slots, found by keys that become stale when their value is removed.
 #[derive(Debug)]
 pub struct Table<K, T> {
     slots: Slab<TableSlot<T>>,
@@ -60,18 +60,18 @@ impl<K: Key, T> Table<K, T> {
         self.slots.is_empty()
     }
 
-    /// Returns the number of slots for which there is memory.
+    /// Returns the number of values, including the present ones, that fit without allocating.
     pub fn capacity(&self) -> usize {
         self.slots.capacity()
     }
 
-    /// Stores `value` and returns its key.
+    /// Stores `value` and returns its key, which no earlier value had. Allocates if the table is full.
     #[inline]
     pub fn insert(&mut self, value: T) -> K {
         self.insert_with(|_| value)
     }
 
-    /// Stores a value made from its own key, and returns the key.
+    /// Stores the value that `value` makes from its future key, and returns the key.
     #[inline]
     pub fn insert_with(&mut self, value: impl FnOnce(K) -> T) -> K {
         let generation = self.next_generation;
@@ -112,28 +112,28 @@ impl<K: Key, T> Table<K, T> {
         }
     }
 
-    /// Returns the value in a slot, with its key.
+    /// Returns the value in the slot `index` and its key; `None` if the slot is empty.
     #[inline]
     pub fn at(&self, index: u32) -> Option<(K, &T)> {
         let slot = self.slots.get(index as usize)?;
         Some((K::new(index, slot.generation), &slot.value))
     }
 
-    /// Returns the value in a slot for changing.
+    /// Returns the value in the slot `index` for changing; `None` if the slot is empty.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         let slot = self.slots.get_mut(index as usize)?;
         Some(&mut slot.value)
     }
 
-    /// Removes a value and returns it; its key is stale from now on.
+    /// Removes a value and returns it; its key is stale from now on. `None` if the key was stale already.
     #[inline]
     pub fn remove(&mut self, key: K) -> Option<T> {
         self.get(key)?;
         Some(self.slots.remove(key.index() as usize).value)
     }
 
-    /// Returns all values with their keys.
+    /// Returns all values with their keys, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         self.slots.iter().map(|(index, slot)| {
             let key = K::new(index as u32, slot.generation);
@@ -141,7 +141,7 @@ impl<K: Key, T> Table<K, T> {
         })
     }
 
-    /// Returns all values with their keys, for changing.
+    /// Returns all values with their keys, for changing, in the order of their slots.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
         self.slots.iter_mut().map(|(index, slot)| {
             let key = K::new(index as u32, slot.generation);
@@ -149,7 +149,7 @@ impl<K: Key, T> Table<K, T> {
         })
     }
 
-    /// Frees the memory of a table that has become empty. Keys stay stale.
+    /// Frees the memory of a table that is empty; does nothing to any other. Old keys remain stale.
     pub fn forget_places(&mut self) {
         if self.is_empty() {
             self.slots = Slab::new();
@@ -157,7 +157,8 @@ impl<K: Key, T> Table<K, T> {
     }
 }
 
-/// Makes room for `len` values in a vector, which grows as a table does.
+/// Reserves memory in `all` for `len` values in total. A vector doubles up to 1024 values and grows by a quarter
+/// beyond.
 #[inline]
 pub fn reserve<T>(all: &mut Vec<T>, len: usize) {
     if len > all.capacity() {

@@ -65,19 +65,19 @@ pub struct PeerDeadline {
 }
 
 impl PeerDeadline {
-    /// Makes a deadline at `at`.
+    /// Makes a deadline that expires at `at`.
     pub fn new(at: Instant) -> Self {
         let put_off = false;
         Self { at, put_off }
     }
 
-    /// Returns the time of the next check.
+    /// Returns the time at which [`Self::is_over`] is to be called next.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// Returns whether the peer has run out of time; false if the deadline is ahead, or has been postponed by this
-    /// check.
+    /// Checks the deadline: returns true if the peer has run out of time. Returns false before the deadline, and once
+    /// if the check itself comes too late, which postpones the deadline.
     pub fn is_over(&mut self, now: Instant) -> bool {
         if self.put_off || now.since(self.at) < LATE {
             return now >= self.at;

@@ -7,7 +7,7 @@
 //!      recorded::take()      transitions made by this thread since the last call, for tests
 //! ```
 
-/// Legal transition.
+/// Legal transition of a state machine, as declared in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transition<S> {
     /// State before.
@@ -50,7 +50,8 @@ macro_rules! transition_table {
             use std::cell::{Cell, RefCell};
             use std::collections::BTreeMap;
 
-            /// Number of times that each transition was made.
+            /// Number of times that each transition was made, by the states before and after; transitions that were
+            /// never made are absent.
             pub type Recorded = BTreeMap<($stage, $stage), u64>;
 
             thread_local! {
@@ -66,8 +67,8 @@ macro_rules! transition_table {
                 }
             }
 
-            /// Returns the number of times that this thread has made each transition since its last call. The first
-            /// call returns an empty map and begins counting. Debug builds only.
+            /// Returns how often this thread has made each transition since its last call, and sets the counts to zero.
+            /// The first call returns an empty map and begins counting. Debug builds only.
             pub fn take() -> Recorded {
                 ASKED.set(true);
                 RECORDED.take()

@@ -55,11 +55,11 @@ use crate::port::{BODY_LEN_AT, FABRIC_DGRAM, FABRIC_RDM, HEADER_LEN, HeaderBytes
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 use crate::status::Violation;
 
-/// Version of the packet format.
+/// Newest version of the packet format that this code understands, which it states in its hellos.
 pub const VERSION: u16 = 8;
 
-/// Oldest version that this one understands. Both sides use the older one of their versions; if one of them does not
-/// understand that, the call is refused.
+/// Oldest version of the packet format that this code understands. Two sides use the older of their newest versions; if
+/// one of them does not understand it, the call is refused.
 pub const OLDEST: u16 = 8;
 
 /// Maximum length in bytes of an owner's greeting in a hello.
@@ -68,7 +68,7 @@ pub const GREETING_MAX: usize = 64;
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
 
-/// Length in bytes of a hello body.
+/// Length in bytes of a hello, the first part of the body of a Connect or Reply. The owner's greeting follows.
 pub const HELLO_LEN: usize = 64;
 /// Length of its first part, which every version has.
 const HELLO_LEAST: usize = 32;
@@ -98,7 +98,7 @@ pub(crate) const REGIONS: u32 = 2;
 /// Features of a hello: moves to these fabrics.
 pub(crate) const FABRICS: u32 = FABRIC_RDM | FABRIC_DGRAM;
 
-/// Kind of a packet.
+/// Kind of a packet; the table in the module's documentation lists the fields of each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -206,11 +206,13 @@ pub struct Header {
     pub kind: Kind,
     /// Length of the body in bytes.
     pub body_len: u32,
-    /// Match bits or a request id.
+    /// Match bits or the id of a request, depending on the kind.
     pub word: u64,
-    /// Message length, offset or number of bytes transferred.
+    /// Length of the whole message, offset, number of bytes transferred, or number of credits, depending on the kind.
+    /// The body's length is `body_len`.
     pub length: u32,
-    /// Status; of a message, the slot that it is in; of a Withdraw, whether an answer is wanted.
+    /// Status or another small number, depending on the kind; in a message the slot that pays for it, 0 for credits
+    /// ([`Payment::aux`](crate::flow::Payment::aux)).
     pub aux: u32,
     /// Sender's credit fields.
     pub credit_fields: CreditFields,
@@ -231,7 +233,7 @@ impl Header {
         }
     }
 
-    /// Returns the header in wire format.
+    /// Returns the header's 32 bytes in wire format.
     #[inline]
     pub fn emit(&self) -> HeaderBytes {
         let mut bytes = [0; HEADER_LEN];
@@ -247,7 +249,8 @@ impl Header {
         bytes
     }
 
-    /// Parses a header. `None`: the bytes are no header of this protocol.
+    /// Parses a header. `None`: the bytes are no header of this protocol, or of an unknown kind. The body's length is
+    /// not checked.
     #[inline]
     pub fn parse(bytes: &HeaderBytes) -> Option<Self> {
         // Whole words, which stay in registers.

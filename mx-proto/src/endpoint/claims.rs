@@ -135,8 +135,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Returns whether two sessions are joined, or are one. Joined sessions have the same context, which their owner
-    /// sets.
+    /// Returns whether two sessions are joined, that is, known to be with one process, or are one session. Joined
+    /// sessions have the same context, not 0, which their owner sets.
     pub fn are_joined(&self, one: RemoteId, other: RemoteId) -> bool {
         let word = |id| self.remotes.of(id).map(|remote| remote.context);
         let (joined, words) = (self.joins(one) && self.joins(other), [one, other].map(word));

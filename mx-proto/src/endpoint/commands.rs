@@ -20,21 +20,22 @@ use crate::wire;
 use std::fmt;
 use std::time::Duration;
 
-/// Result of posting a send.
+/// Result of posting a send, get or put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendPosted {
     /// The send is complete and the memory can be reused; no completion follows.
     Complete,
-    /// A completion follows.
+    /// The operation with this id uses the memory until the call in which [`Owner::completed`] reports its end returns.
     Pending(RequestId),
 }
 
 /// Result of posting a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceivePosted {
-    /// A message had already arrived; no operation was made and no completion follows.
+    /// A message had already arrived and is in the memory now, as far as it fits; no operation was made and no
+    /// completion follows.
     Complete(Outcome),
-    /// A completion follows.
+    /// The operation with this id uses the memory until the call in which [`Owner::completed`] reports its end returns.
     Pending(RequestId),
 }
 
@@ -51,16 +52,16 @@ pub enum SendMode {
     Synchronous,
 }
 
-/// Reason for refusing a post.
+/// Reason for refusing a post. No operation was made, and the endpoint does not use the memory any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostError {
     /// The remote id is stale.
     UnknownRemote,
     /// The message has this many bytes, more than 2^32 - 1.
     TooLarge(usize),
-    /// The match bits have bits outside the mask.
+    /// The match bits of a receive have bits outside its mask.
     BadMask,
-    /// The table of operations is full.
+    /// The table of operations is full. The post can be repeated when operations have been freed.
     TooMany,
     /// The remote does not support registered memory.
     NoRegions,
@@ -79,7 +80,8 @@ impl fmt::Display for PostError {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Sends all of `memory` to a remote. `word`: the owner's data of the operation, if one is made.
+    /// Posts a send of all of `memory` to a remote. [`SendPosted`] tells whether the memory can be reused at once or
+    /// only after a completion; `word` is the owner's data of the operation, dropped if none is made.
     #[inline]
     pub fn send(
         &mut self,
@@ -92,7 +94,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.send_new(to, bits, (memory, word), mode)
     }
 
-    /// Sends a message; makes an operation only if the send cannot complete at once.
+    /// Posts a send of all of `what`'s memory, as [`Self::send`] does. The memory and the owner's data are moved into
+    /// an operation only if the send cannot complete at once.
     #[inline(always)]
     pub fn send_new(
         &mut self,
@@ -133,9 +136,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.queue(to, bits, what, mode)
     }
 
-    /// Sends a small message at once if nothing is in its way: the remote is connected, nothing is queued for it, its
-    /// link has room, and there are credits. Otherwise returns false without having sent anything, and the caller
-    /// continues with [`Self::send_new`].
+    /// Sends a message if nothing is in its way: the remote is connected, nothing is queued for it, its link has room,
+    /// there are credits, and the message is small enough to carry its data. Returns true if the send is complete:
+    /// `body` can be reused, and no completion follows. Otherwise nothing has been sent, and the caller continues with
+    /// [`Self::send_new`].
     #[inline(always)]
     pub fn send_at_once(&mut self, to: RemoteId, bits: MatchBits, body: &[u8]) -> bool {
         let Some(remote) = self.remotes.of_mut(to) else {
@@ -256,8 +260,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Receives the oldest message whose bits agree with `bits` where `mask` has ones. `word`: the owner's data of the
-    /// operation, if one is made.
+    /// Posts a receive for the oldest message of any remote whose bits agree with `bits` where `mask` has ones. `word`
+    /// is the owner's data of the operation, dropped if none is made because a message had already arrived.
     #[inline]
     pub fn recv(
         &mut self,
@@ -269,8 +273,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.recv_from(NO_REMOTE, bits, mask, (memory, word))
     }
 
-    /// Posts a receive for messages of one remote; makes an operation only if no message has arrived yet. The receive
-    /// ends with that remote. Another remote commits a violation if it sends a message that the receive would accept.
+    /// Posts a receive as [`Self::recv`] does, for messages of one remote. If the remote is lost, the receive ends,
+    /// too. A message of another remote that the receive would accept is a violation and ends that remote's link,
+    /// unless both remotes are joined.
     #[inline(always)]
     pub fn recv_from(
         &mut self,
@@ -318,7 +323,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Posts a receive as [`Self::recv_from`] does, if it is the ordinary case: the remote is connected and monitored,
     /// and no message waits for a receive. Otherwise returns `None` without having posted anything, and the caller
-    /// continues with [`Self::recv_from`]. `bits` have no bits outside the mask.
+    /// continues with [`Self::recv_from`] and a new posting. `bits` must have no bits outside the mask.
     #[inline(always)]
     pub fn recv_at_once(
         &mut self,
@@ -354,7 +359,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         early
     }
 
-    /// Returns the receives posted for messages of this remote only, oldest first.
+    /// Returns the receives in progress that were posted for messages of this remote only, matched or not, oldest
+    /// first.
     pub fn receives_from(&self, remote: RemoteId) -> impl Iterator<Item = RequestId> {
         let ops = &self.ops;
         let remote = self.remotes.of(remote);
@@ -364,8 +370,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         kin.filter(|id| ops.record(id.index()).from_one)
     }
 
-    /// Discards the oldest waiting message that matches. If it was only offered, its send ends as `told`:
-    /// [`Status::Truncated`] or [`Status::Aborted`]. Returns false if there is no such message.
+    /// Discards the oldest unexpected message that a receive with `bits` and `mask` would accept. If its data was not
+    /// transferred, its send ends as `told`: [`Status::Truncated`] or [`Status::Aborted`]. Returns false if there is no
+    /// such message.
     pub fn discard(&mut self, bits: MatchBits, mask: MatchMask, told: Status) -> bool {
         let Some(early) = self.unexpected.front(bits, mask) else {
             return false;
@@ -470,7 +477,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Returns the number of sends to a remote that wait for their turn, the link or credits.
+    /// Returns the number of sends to a remote of which nothing has been sent yet: they wait for their turn, the link
+    /// or credits. 0 if the id is stale.
     pub fn queued_for(&self, remote: RemoteId) -> usize {
         let remote = self.remotes.of(remote);
         let queues = remote.and_then(Remote::queues);
@@ -478,7 +486,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Sets the longest time without progress of operations posted from now on: sends, matched or not, connects, and
-    /// matched receives. `None`: unlimited.
+    /// matched receives. An operation that exceeds it ends as [`Status::Timeout`]. `None`: unlimited.
     pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {
         let timeout = Timeout::new(timeout);
         self.timeouts = TimeOuts {
@@ -487,7 +495,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
     }
 
-    /// Sets the time-out of an operation, counted from now. Returns false if the operation has completed.
+    /// Sets the longest time without progress of one operation, counted from now, in place of the request time-out. For
+    /// a receive it begins to count when a message has matched. `None`: unlimited. Returns false if the operation has
+    /// completed.
     pub fn set_timeout_of(&mut self, request: RequestId, timeout: Option<Duration>) -> bool {
         let Some(posted) = self.ops.get_mut(request) else {
             return false;
@@ -522,7 +532,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Begins a session with a remote endpoint. The completion carries the remote and `bits`.
+    /// Begins a new session with a remote endpoint, even if there is one. `key` must be the key that the other endpoint
+    /// was opened with. The operation completes when the peer has answered or cannot be reached; its [`Outcome`] has
+    /// the remote, and `bits` unchanged.
     pub fn call(
         &mut self,
         target: Target,
@@ -537,7 +549,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.begin_connect(to, key, bits, word)
     }
 
-    /// Connects over the session that this endpoint began with that target, or [begins one](Self::call).
+    /// Connects over the session that this endpoint began with that target, or begins one if there is none. Completes
+    /// as [`Self::call`] does.
     pub fn connect(
         &mut self,
         target: Target,
@@ -551,7 +564,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Connects over an existing session. A peer that has called us may not be reachable under its name.
+    /// Connects over an existing session, for example with a peer that has called us and may not be reachable under its
+    /// name. Completes as [`Self::call`] does. [`ConnectError::Refused`]: the remote is lost.
     pub fn connect_over(
         &mut self,
         to: RemoteId,
@@ -649,8 +663,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Ends the session with a remote: its operations complete as unreachable, its unreceived messages are dropped, the
-    /// peer is notified, and `remote` becomes stale.
+    /// Ends the session with a remote: its operations complete as [`Status::Unreachable`], its unreceived messages are
+    /// dropped, the peer is notified, and `remote` becomes stale. Copies of buffered sends are sent before if the link
+    /// has room.
     pub fn disconnect(&mut self, remote: RemoteId) {
         self.part(remote, Status::Unreachable);
         self.flush();
@@ -674,7 +689,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.close_link_of(&remote, Close::Flush);
     }
 
-    /// Ends everything: peers are notified, links closed, and every request completes as closed.
+    /// Disconnects all remotes and ends every operation: all complete as [`Status::EndpointClosed`]. The peers are
+    /// notified.
     pub fn close(&mut self) {
         for remote in self.remotes.ids() {
             self.part(remote, Status::EndpointClosed);

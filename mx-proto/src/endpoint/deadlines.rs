@@ -49,12 +49,13 @@ pub(super) enum Deadline {
     Owner(u64),
 }
 
-/// Handle of a deadline that the owner has set.
+/// Handle to cancel a reminder ([`Endpoint::forget_reminder`]). Dropping it cancels nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reminder(TimerId);
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Reports an [`Event::Due`] with `word` once, at `at` or a little later.
+    /// Sets a reminder: [`Endpoint::next_event`] returns an [`Event::Due`] with `word` once, at `at` or a little later.
+    /// No two reminders may have the same word.
     pub fn remind(&mut self, at: Instant, word: u64) -> Reminder {
         let now = self.clock.now();
         Reminder(self.wheel.set(now, at, Deadline::Owner(word)))

@@ -28,17 +28,17 @@ use crate::time::{Clock, Instant};
 use crate::unexpected::Body;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Returns the number of undecided messages: those that wait for [`Self::next_deferred`], and the shown one, which
-    /// has not come back to [`Self::decide`]. While a message is shown, [`Self::progress`] does nothing.
+    /// Returns the number of undecided messages: those that wait for [`Self::next_deferred`], and the one that it has
+    /// shown and that has not come back to [`Self::decide`]. While a message is shown, [`Self::progress`] does nothing.
     #[inline]
     pub fn undecided(&self) -> usize {
         self.unexpected.undecided()
     }
 
-    /// Returns the oldest undecided message; `None` if there is none, or while another is shown. A message whose data
-    /// is being fetched is skipped, with all later ones of its remote; [`Event::Decidable`](crate::Event::Decidable)
-    /// follows. A message for which a receive has been posted meanwhile goes into that receive instead, so the call may
-    /// cause completions.
+    /// Shows the oldest undecided message; `None` if there is none, or while another is shown. The caller must pass the
+    /// message to [`Self::decide`]. A message whose data is being fetched is skipped, with all later ones of its
+    /// remote; [`Event::Decidable`](crate::Event::Decidable) follows. A message for which a receive has been posted
+    /// meanwhile goes into that receive instead, so the call may cause completions.
     pub fn next_deferred(&mut self) -> Option<Deferred> {
         let mut next = None;
         let now = self.clock.now();
@@ -72,8 +72,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Carries out the decision about a message from [`Self::next_deferred`]. A message is dropped if its
-    /// remote has been removed, or if it was shown before [`Self::inherit`].
+    /// Carries out the owner's decision about the message that [`Self::next_deferred`] has shown. The message is
+    /// dropped if its remote has been removed, or if it was shown before [`Self::inherit`].
     pub fn decide(&mut self, deferred: Deferred, decision: Decision) {
         let Deferred { id, body, .. } = deferred;
         if self.unexpected.out() != Some(id) {

@@ -33,19 +33,20 @@ impl Accounts for Remotes {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Returns the balance and counters of flow control.
+    /// Returns the present balance and the counters of flow control.
     pub fn flow_stats(&self) -> FlowStats {
         self.flow.stats()
     }
 
-    /// Returns the number of bytes of unexpected and undecided messages held here.
+    /// Returns the number of bytes of messages that came with their data and wait here for a receive or a decision,
+    /// bookkeeping not included.
     pub fn unexpected_bytes(&self) -> usize {
         self.unexpected.bytes()
     }
 
-    /// Returns the number of bytes lent to remotes or used by their messages, bookkeeping included, and the limit
-    /// ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)). Up to two messages of one credit from each
-    /// remote are not included.
+    /// Returns two numbers of bytes: those lent to remotes or used by their messages, bookkeeping included, and the
+    /// limit ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)). Up to two messages of one credit from
+    /// each remote are not included.
     #[inline]
     pub fn unexpected_usage(&self) -> (usize, usize) {
         let (used, total) = self.flow.used();
@@ -69,15 +70,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// Returns the number of remotes to which sends wait for credits.
+    /// Returns the number of remotes to which sends wait for credits of theirs.
     pub fn stalled(&self) -> usize {
         let remotes = self.remotes.ids().into_iter();
         let remotes = remotes.filter_map(|id| self.remotes.of(id));
         remotes.filter(|remote| remote.is_stalled()).count()
     }
 
-    /// Returns whether unexpected messages use most of a remote's credit limit while no more can be lent to it. When
-    /// they use all of it, the remote cannot send any more. Cost: O(n) for n such messages.
+    /// Returns whether unexpected messages use three quarters or more of a remote's credit limit while no more can be
+    /// lent to it. When they use all of it, the remote cannot send any more. Cost: O(n) for n such messages.
     pub fn is_over_quota(&self, remote: RemoteId) -> bool {
         let held = self.unexpected.held_of(remote);
         let flow = &self.flow;
@@ -86,7 +87,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Credits between one remote and this endpoint.
+/// Credits between one remote and this endpoint, in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Account {
     /// Credits lent to the remote, used or not.
@@ -95,15 +96,15 @@ pub struct Account {
     pub free: u32,
     /// Credits used by messages of the remote that wait here.
     pub waiting: u32,
-    /// Credits of the limit that the remote has not been told of yet.
+    /// Credits of the limit that the remote has not been told of yet and cannot use.
     pub owed: u32,
-    /// Further credits that the remote requests.
+    /// Credits that the remote requests beyond its limit; 0: none.
     pub wanted: u32,
     /// Whether the remote has been asked to return credits and has not answered.
     pub asked: bool,
-    /// Free credits that the remote lends to this endpoint.
+    /// Credits of the remote that this endpoint can still spend on sends to it.
     pub send_free: u32,
-    /// Sends to the remote that wait for the link or for credits.
+    /// Number of sends to the remote that wait for the link or for credits.
     pub send_waiting: u32,
     /// Whether sends to the remote wait for credits.
     pub send_stalled: bool,

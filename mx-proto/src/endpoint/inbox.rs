@@ -23,8 +23,9 @@ use crate::unexpected::{Body, UnexpectedMessage};
 use std::time::Duration;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Returns the turn of the message that [`Self::next_message`] returns: the next one that is `wanted`. Skips turns
-    /// whose message the owner has no memory for now.
+    /// Chooses the turn of the message that [`Self::next_message`] returns next, and returns it: the first one in the
+    /// rotation that is `wanted`. Skips turns for whose message the owner has no memory now. `None`: there is no such
+    /// message.
     #[inline]
     pub fn next_turn(&mut self, wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let first = self.unexpected.turn()?;
@@ -39,8 +40,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(turn)
     }
 
-    /// Takes the oldest message of the current turn and frees its credits. `None` if there is none, and while the owner
-    /// has no memory for any.
+    /// Takes the oldest message of the turn that is next in the rotation and frees its credits. `None` if there is no
+    /// message, and while the owner has no memory for any.
     pub fn next_message(&mut self) -> Option<Message<O::Memory>> {
         self.next_turn(|_| true)?;
         let (turn, message) = self.unexpected.take()?;
@@ -60,19 +61,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// Returns the number of messages that [`Self::next_message`] can return.
+    /// Returns the number of messages in the inbox that can be taken, in all turns.
     #[inline]
     pub fn messages(&self) -> usize {
         self.unexpected.ready()
     }
 
-    /// Returns whether there is a message of this turn, arrived or still to be fetched.
+    /// Returns whether the inbox has a message of this turn, arrived or still to be fetched.
     pub fn holds_messages(&self, turn: u32) -> bool {
         self.unexpected.holds(turn)
     }
 
-    /// Discards all messages of a turn. The sends of messages that were only offered, or are being fetched, end as
-    /// aborted.
+    /// Discards all messages of a turn. Sends whose data was not transferred, or not all of it, end as
+    /// [`Status::Aborted`].
     pub fn forget_messages(&mut self, turn: u32) {
         // From the back, so that no message moves up when another is removed.
         while let Some(id) = self.unexpected.last(turn) {
@@ -89,7 +90,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Returns the counters of the inbox.
+    /// Returns the present contents of the inbox.
     pub fn inbox_stats(&self) -> InboxStats {
         self.unexpected.inbox_stats()
     }

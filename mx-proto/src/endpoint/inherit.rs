@@ -30,9 +30,10 @@ use crate::unexpected::UnexpectedQueue;
 use std::mem::ManuallyDrop;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Ends everything without using the port: every operation completes as unreachable, as if all links had been
-    /// reset, and messages that have not been received are dropped. Buffered copies end as sent, because the parent
-    /// sends them. Until [`Self::reopen`], only completed operations may be taken.
+    /// Ends everything in the child of a fork, without using the port, which belongs to the parent: every operation
+    /// completes as unreachable, as if all links had been reset, and messages that have not been received are dropped.
+    /// Buffered copies end as sent, because the parent sends them. Until [`Self::reopen`], only completed operations
+    /// may be taken.
     pub fn inherit(&mut self) {
         self.drop_empty_tombstones();
         self.inherited = true;
@@ -56,8 +57,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.forget_links();
     }
 
-    /// Goes on over `port` after [`Self::inherit`]. The new settings may differ from the old ones in secrets only.
-    /// Returns the old port.
+    /// Opens an endpoint again in the child of a fork, over a new `port`, after [`Self::inherit`]. The new settings may
+    /// differ from the old ones in secrets only. Returns the old port, which is the parent's.
     pub fn reopen(&mut self, config: Config, identity: Identity, port: P) -> P {
         debug_assert!(self.remotes.len() == 0);
         self.inherited = false;
@@ -67,7 +68,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         std::mem::replace(&mut self.port, port)
     }
 
-    /// Drops everything but the port, which stays in memory untouched.
+    /// Drops the endpoint without its port, whose memory is leaked: nothing that a parent process shares with it is
+    /// closed or changed.
     pub fn leave_port(self) {
         let _ = ManuallyDrop::new(self.port);
     }

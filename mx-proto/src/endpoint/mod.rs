@@ -78,7 +78,8 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// An open endpoint over port `P`, with clock `C` and owner `O`.
+/// Open endpoint over the transport `P`, with the clock `C`, for the layer above, `O`. Works only within its calls: the
+/// caller must call [`Self::progress`] again and again, and poll [`Self::next_event`].
 #[derive(Debug)]
 pub struct Endpoint<P, C, O: Owner> {
     port: P,
@@ -132,7 +133,8 @@ pub struct Endpoint<P, C, O: Owner> {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Opens an endpoint with this `identity`, which accepts peers with `key` and reports to `owner`.
+    /// Opens an endpoint over `port` with this `identity`, and accepts calls from now on. Connects of peers with
+    /// another `key` are refused as [`Status::BadKey`]. `owner` is told of everything that happens.
     pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C, owner: O) -> Self {
         let share = config.source_share;
         let flow = Flow::new(&config.flow());
@@ -180,22 +182,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Returns the identity of this endpoint.
+    /// Returns the name of this endpoint and the number of its life, as peers see them.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Returns the supply of memory ([`Config::supply`]).
+    /// Returns the memory accounting that this endpoint asks ([`Config::supply`]).
     pub fn supply(&self) -> Supply {
         self.config.supply
     }
 
-    /// Returns the settings.
+    /// Returns the settings with which the endpoint was opened.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Returns the time after which a silent remote is lost ([`Config::peer_timeout`]).
+    /// Returns the time after which a silent remote with operations is lost ([`Config::peer_timeout`]); `None`: never.
     pub fn peer_timeout(&self) -> Option<Duration> {
         self.config.peer_timeout
     }
@@ -208,8 +210,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.progress_from(begun)
     }
 
-    /// Does the first part of [`Self::progress`]: begins a round of the port's active links. [`Begun::Nothing`]: there
-    /// is nothing to do. Otherwise the caller goes on with [`Self::progress_from`].
+    /// Does the first part of [`Self::progress`]: begins a round of the port's active links. After [`Begun::Nothing`]
+    /// there is nothing to do; after any other value the caller must go on with [`Self::progress_from`].
     #[inline(always)]
     pub fn look(&mut self) -> Begun {
         if self.unexpected.out().is_some() {
@@ -223,7 +225,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Does the work that [`Self::look`] has found.
+    /// Does the rest of [`Self::progress`], after [`Self::look`] has returned `begun`. Returns true if anything
+    /// happened.
     #[inline(always)]
     pub fn progress_from(&mut self, begun: Begun) -> bool {
         let busy = match begun {
@@ -298,8 +301,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         None
     }
 
-    /// Returns the time at which [`Self::progress`] should be called although nothing arrives. `None` if there is none,
-    /// or while it would do nothing.
+    /// Returns the time at which [`Self::progress`] should be called although nothing arrives. `None`: there is no such
+    /// time, or a shown message must be [decided](Self::decide) first.
     pub fn deadline(&self) -> Option<Instant> {
         if self.unexpected.out().is_some() {
             return None;
@@ -307,33 +310,35 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Instant::earliest([self.wheel.next(), self.port.deadline()])
     }
 
-    /// Returns [`crate::port::LinkControl::keep_alive_due`] of the port.
+    /// Returns the time at which a caller that does not call [`Self::progress`] should call [`Self::keep_alive`].
+    /// `None`: peers do not time out silent links.
     pub fn keep_alive_due(&self) -> Option<Instant> {
         self.port.keep_alive_due()
     }
 
-    /// Shows peers that this endpoint is alive without polling packets: for callers that take long to decide about a
-    /// [message](Self::next_deferred), or do not call [`Self::progress`].
+    /// Shows peers that this endpoint is alive, without receiving anything: for callers that take long to decide about
+    /// a [message](Self::next_deferred), or do not call [`Self::progress`].
     pub fn keep_alive(&mut self) {
         self.port.keep_alive(self.clock.now());
     }
 
-    /// Prepares for sleeping on [`Self::descriptors`]. Returns false if there is work to do first.
+    /// Prepares for sleeping on [`Self::descriptors`], which become readable when something arrives. Returns false if
+    /// there is work to do first: the caller must not sleep, but call [`Self::progress`] or [`Self::next_event`].
     pub fn arm(&mut self) -> bool {
         !self.has_events() && self.ready.is_empty() && !self.flow.is_ready() && self.port.arm()
     }
 
-    /// Undoes [`Self::arm`].
+    /// Undoes [`Self::arm`] after sleeping, so that peers need not wake this process.
     pub fn disarm(&mut self) {
         self.port.disarm();
     }
 
-    /// Returns the descriptors to sleep on.
+    /// Returns the descriptors to sleep on, which the port keeps; the caller must not close them.
     pub fn descriptors(&self) -> WakeDescriptors {
         self.port.descriptors()
     }
 
-    /// Returns the port.
+    /// Returns the port, to ask it.
     pub fn port(&self) -> &P {
         &self.port
     }
@@ -349,7 +354,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &self.owner
     }
 
-    /// Returns the owner, to look at what has been reported to it.
+    /// Returns the owner for changing, for example to take what has been reported to it.
     #[inline]
     pub fn owner_mut(&mut self) -> &mut O {
         &mut self.owner
@@ -361,26 +366,28 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &self.ops
     }
 
-    /// Returns the owner and the operations, to take from the lists of completed ones.
+    /// Returns the owner and the table of operations, both for changing: to take completed operations from the owner's
+    /// lists and free them.
     #[inline]
     pub fn split(&mut self) -> (&mut O, &mut Ops<O>) {
         (&mut self.owner, &mut self.ops)
     }
 
-    /// Returns the oldest event. After every call that may cause events, call this until it returns `None`: the events
-    /// may hold operations that the owner does not know to have ended.
+    /// Returns the oldest event and removes it; `None` if there is none. After every call that may cause events, the
+    /// caller must call this until it returns `None`: operations may have ended that the owner learns of only by such
+    /// an event.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event<O::OwnerEvent>> {
         self.events.pop_front()
     }
 
-    /// Returns whether events wait to be polled out; a thread must not sleep then.
+    /// Returns whether [`Self::next_event`] has an event to return; a thread must not sleep then.
     #[inline]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Returns the loss of a remote, if the event has not been polled out.
+    /// Returns the loss of a remote, if the event of it has not been polled yet; `None` otherwise.
     pub fn loss_of(&self, remote: RemoteId) -> Option<&Down> {
         self.events.iter().find_map(|event| match event {
             Event::Down(down) if down.remote == remote => Some(down),
@@ -388,48 +395,51 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// Returns the clock.
+    /// Returns the clock that the endpoint was opened with.
     pub fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// Returns the counters.
+    /// Returns the counters since the endpoint was opened.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Returns the number of posted receives that are not matched.
+    /// Returns the number of posted receives that no message has matched yet.
     pub fn posted_receives(&self) -> usize {
         self.posted.len()
     }
 
-    /// Returns the number of remotes.
+    /// Returns the number of remotes, including those that have not answered yet and tombstones.
     pub fn remotes(&self) -> usize {
         self.remotes.len()
     }
 
-    /// Returns the number of introductions that wait for a proof.
+    /// Returns the number of callers that have been asked to prove that they know the site's secret and have not done
+    /// so.
     pub fn introductions(&self) -> usize {
         self.introductions.len()
     }
 
-    /// Returns the number of operations that have not completed.
+    /// Returns the number of operations in progress; completed ones do not count.
     pub fn requests(&self) -> usize {
         self.ops.under_way()
     }
 
-    /// Returns the oldest unexpected message that a receive with `bits` and `mask` would accept, without taking it.
+    /// Returns a description of the oldest unexpected message that a receive with `bits` and `mask` would accept,
+    /// without taking it; `None` if there is none.
     pub fn probe(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Arrival> {
         let oldest = self.unexpected.front(bits, mask)?;
         self.arrival_of(oldest)
     }
 
-    /// Returns the owner's word for a remote, 0 if none was set; `None` if the id is stale.
+    /// Returns the number that the owner has attached to a remote, 0 if none was set; `None` if the id is stale.
     pub fn remote_context(&self, remote: RemoteId) -> Option<u64> {
         self.remotes.of(remote).map(|remote| remote.context)
     }
 
-    /// Sets the owner's word for a remote. Returns false if the id is stale.
+    /// Attaches a number of the owner's to a remote, its context, which events and messages of it carry. Returns false
+    /// if the id is stale.
     pub fn set_remote_context(&mut self, remote: RemoteId, context: u64) -> bool {
         let Some(remote) = self.remotes.of_mut(remote) else {
             return false;
@@ -438,17 +448,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Returns all remotes of that name, oldest first, including those that have not answered yet.
+    /// Returns all sessions with endpoints of that name, oldest first, including those that have not answered yet;
+    /// tombstones are left out.
     pub fn remotes_of(&self, nic: NicId, endpoint: EndpointId) -> impl Iterator<Item = RemoteId> {
         self.remotes.all_named((nic, endpoint))
     }
 
-    /// Returns the session that this endpoint began with that target.
+    /// Returns the session that this endpoint began with that target, answered or not; `None` if there is none now.
     pub fn called(&self, target: Target) -> Option<RemoteId> {
         self.remotes.called(target)
     }
 
-    /// Returns a remote's name and session; `None` if the id is stale.
+    /// Returns a remote's name and the number of its life, 0 before it has answered; `None` if the id is stale.
     pub fn remote_identity(&self, remote: RemoteId) -> Option<Identity> {
         self.remotes.of(remote).map(Remote::identity)
     }

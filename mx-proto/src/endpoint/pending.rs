@@ -40,8 +40,9 @@ impl<O: Owner> Posting<O> for Pending<O::Memory> {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Makes a pending operation: a send, or with `receives` a receive. It has no time-out. `None`: the table of
-    /// operations is full.
+    /// Makes a pending operation, whose remote is not known yet: a send of `memory`, or with `receives` a receive into
+    /// it. The owner activates it with [`Self::send_pending`] or [`Self::recv_pending`], or ends it with [`Self::end`].
+    /// Has no time-out. `None`: the table of operations is full.
     pub fn post_pending(
         &mut self,
         memory: O::Memory,
@@ -56,8 +57,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.ops.add(word, MatchBits(0), timeouts, state)
     }
 
-    /// Activates a pending send, as [`Self::send`] does; it may complete within this call. After an error it is still
-    /// pending, without its memory.
+    /// Activates a pending send: posts it as [`Self::send`] does, under the id that it has. A completion always
+    /// follows, perhaps within this call. After an error there is none: the operation is still pending, without its
+    /// memory, and the owner ends it. Does nothing if `op` is not pending.
     pub fn send_pending(
         &mut self,
         op: RequestId,
@@ -87,8 +89,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    /// Activates a pending receive, as [`Self::recv`] or [`Self::recv_from`] does; it may complete within this call.
-    /// After an error it is still pending, without its memory.
+    /// Activates a pending receive: posts it as [`Self::recv`] does, or for `from` as [`Self::recv_from`] does, under
+    /// the id that it has. A completion always follows, perhaps within this call. After an error there is none: the
+    /// operation is still pending, without its memory, and the owner ends it. Does nothing if `op` is not pending.
     pub fn recv_pending(
         &mut self,
         op: RequestId,

@@ -41,15 +41,16 @@ pub(super) type Refusals = LogLimit<(RemoteId, Status, bool)>;
 
 /// Registration, and the side that gets or puts.
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Registers memory: peers that know the key may access it, as far as `rights` allow, until it is
-    /// [deregistered](Self::deregister). Needs [`Config::regions`](crate::Config::regions).
+    /// Registers memory for access by all peers that know the returned key, as far as `rights` allow, until it is
+    /// [deregistered](Self::deregister). Peers need no call of this side for it but [`Self::progress`]. Needs
+    /// [`Config::regions`](crate::Config::regions).
     pub fn register(&mut self, memory: O::Memory, rights: Rights) -> RegionKey {
         debug_assert!(self.config.regions, "no peer is offered the region");
         self.regions.add(&self.config.key.0, memory, rights)
     }
 
-    /// Deregisters a region. When this returns, no peer reads or writes its memory, and accesses in progress have
-    /// ended. Returns false if there is no such region.
+    /// Deregisters a region. When this returns, no peer reads or writes its memory any more, which can be reused;
+    /// accesses in progress end with an error for the peer. Returns false if there is no such region.
     pub fn deregister(&mut self, key: RegionKey) -> bool {
         while let Some(list) = self.regions.accesses(key)
             && let Some(op) = self.ops.first(list)
@@ -68,13 +69,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.regions.len()
     }
 
-    /// Returns the number of peers' accesses in progress.
+    /// Returns the number of peers' accesses to registered memory that are in progress.
     pub fn accesses(&self) -> usize {
         self.regions.in_use()
     }
 
-    /// Reads from a region of a remote, from `offset` on, until `memory` is full. Completes like a receive as soon as
-    /// all bytes have arrived; a refusal is its status. A get of no bytes is complete at once.
+    /// Posts a get: reads from a region of a remote, from `offset` on, until `what`'s memory is full. Completes like a
+    /// receive, once all bytes have arrived; a refusal by the peer is its status. A get of no bytes is complete at
+    /// once.
     pub fn get(
         &mut self,
         from: RemoteId,
@@ -94,8 +96,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.transfer_new(from, (key, offset), what, begins)
     }
 
-    /// Writes `memory` into a region of a remote, from `offset` on. Completes like a send, once the bytes have been
-    /// written; a refusal is its status. A put of no bytes is complete at once.
+    /// Posts a put: writes all of `what`'s memory into a region of a remote, from `offset` on. Completes like a send,
+    /// once the bytes have been written; a refusal by the peer is its status. A put of no bytes is complete at once.
     pub fn put(
         &mut self,
         to: RemoteId,

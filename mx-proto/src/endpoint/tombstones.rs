@@ -58,14 +58,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         remotes.ids().into_iter().filter(is_one).collect()
     }
 
-    /// Discards the messages of a tombstone.
+    /// Discards the messages of a tombstone, whose id becomes stale. Does nothing to any other remote.
     pub fn forget_tombstone(&mut self, tombstone: RemoteId) {
         if self.is_tombstone(tombstone) {
             self.remove_remote(tombstone, (Status::Unreachable, None), false);
         }
     }
 
-    /// Returns whether a remote is a tombstone.
+    /// Returns whether a remote is a tombstone: its session is lost, but messages that had arrived from it wait to be
+    /// received. False if the id is stale.
     pub fn is_tombstone(&self, remote: RemoteId) -> bool {
         let remote = self.remotes.of(remote);
         remote.is_some_and(Remote::is_tombstone)

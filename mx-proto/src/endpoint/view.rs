@@ -13,14 +13,14 @@ use crate::remote::{Remote, RemoteState, Tx};
 use crate::time::Clock;
 use std::time::Duration;
 
-/// State of a remote at one moment.
+/// State of a remote at one moment, for tools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteView {
     /// Interface under which the remote is known.
     pub nic: NicId,
     /// Endpoint number of the remote on that interface.
     pub endpoint: EndpointId,
-    /// State of the association.
+    /// State of the session.
     pub phase: Phase,
     /// Link that carries messages; `None` if there is none now.
     pub link: Option<LinkId>,
@@ -36,7 +36,7 @@ pub struct RemoteView {
     pub longest_wait: Duration,
 }
 
-/// State of the association with a remote, and the obstacle to its sends.
+/// State of the session with a remote, and the obstacle to its sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Phase {
@@ -64,12 +64,12 @@ impl Phase {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Returns the end of the slots at which [`Self::view_at`] may find remotes.
+    /// Returns the end of the range of slot numbers, from 0 on, at which [`Self::view_at`] may find remotes.
     pub fn view_places(&self) -> u32 {
         self.remotes.places_end()
     }
 
-    /// Returns the view of the remote at a slot. `None`: the slot is empty or holds a tombstone, or the remote has no
+    /// Returns the state of the remote in a slot. `None`: the slot is empty or holds a tombstone, or the remote has no
     /// link.
     pub fn view_at(&self, place: u32) -> Option<RemoteView> {
         let remotes = &self.remotes;
@@ -98,7 +98,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// Returns the data links of the remote at a slot, which carry large messages beside the link in its view.
+    /// Returns the data links of the remote in a slot, which carry large messages beside the link in its view; none if
+    /// the slot is empty.
     pub fn data_links_at(&self, place: u32) -> impl Iterator<Item = LinkId> {
         let remotes = &self.remotes;
         let remote = remotes.at(place).and_then(|id| remotes.of(id));

@@ -58,7 +58,7 @@ enum Answer {
 }
 
 impl Borrower {
-    /// Makes the account with the credits that the remote lent in its hello.
+    /// Makes the account of a new session with the number of credits that the remote lent in its hello.
     pub fn open(opening: u32) -> Self {
         let allowed = opening.min(WANTED_MAX);
         Self {
@@ -68,14 +68,14 @@ impl Borrower {
         }
     }
 
-    /// Returns the number of credits that may be used now.
+    /// Returns the number of credits that can be spent now.
     #[inline]
     pub fn free(&self) -> u32 {
         self.allowed.wrapping_sub(self.sent)
     }
 
-    /// Returns how to pay for a message that costs `cost`: with credits, or with the slot of its lane if it costs one.
-    /// An announcement costs one. `None`: it must wait.
+    /// Returns how to pay for a message of `cost` credits: with credits, or with the slot of its lane if it costs one.
+    /// An offer costs one. `None`: the message must wait. Changes nothing; [`Self::pay`] follows.
     #[inline]
     pub fn payment(&self, cost: u32, lane: Lane) -> Option<Payment> {
         if cost <= self.free() {
@@ -116,12 +116,14 @@ impl Borrower {
         if missing >= 2 * self.said { missing } else { 0 }
     }
 
-    /// Returns whether a request is due, which is worth a packet of its own if no other can be sent.
+    /// Returns whether a request for credits is due ([`Self::wanted`]), so that the caller sends a Credit packet if no
+    /// other can be sent.
     pub fn asks(&self, waiting: u32) -> bool {
         self.wanted(waiting) > 0
     }
 
-    /// Returns whether to ask the remote for an answer, because more credits may come with it.
+    /// Returns true if the caller should send the remote a Ping, because its answer shows whether more credits come,
+    /// and notes that an answer is awaited. Returns false until both the answer and more credits have come.
     pub fn awaits_answer(&mut self) -> bool {
         let first = self.answer == Answer::None;
         if first {
@@ -130,7 +132,8 @@ impl Borrower {
         first
     }
 
-    /// Handles the remote's answer. Returns true if waiting messages may go on: be announced, or ask again.
+    /// Handles the remote's Pong. Returns true if an answer was awaited, so that waiting messages can be announced, or
+    /// credits requested again.
     pub fn on_answer(&mut self) -> bool {
         self.answer = match self.answer {
             Answer::Awaited => Answer::Refused,
@@ -156,7 +159,8 @@ impl Borrower {
         }
     }
 
-    /// Applies the credit fields of the remote's header. Returns true if more may be sent than before.
+    /// Applies the credit fields of a header from the remote. Returns true if more messages can be sent than before,
+    /// with credits or in slots. Older or invalid totals are ignored.
     #[inline]
     pub fn on_credit_fields(&mut self, fields: &CreditFields) -> bool {
         let updated = fields.epoch != self.epoch || fields.slots != self.slots_taken;
@@ -197,8 +201,9 @@ impl Borrower {
         freed
     }
 
-    /// Handles a Revoke of `asked` credits, while messages that cost `waiting` are queued for the remote. Returns the
-    /// number given back, perhaps 0.
+    /// Handles a Revoke of `asked` credits: returns those that were not needed during the last two epochs, and 0 if
+    /// messages of cost `waiting` are queued for the remote. The caller sends the number in a Return; the credits are
+    /// gone.
     pub fn give_back(&mut self, asked: u32, waiting: u32) -> u32 {
         if waiting > 0 {
             return 0;
@@ -210,8 +215,8 @@ impl Borrower {
     }
 }
 
-/// Largest request that fits a header. No lender allows more at once, which distinguishes an older total from a newer
-/// one.
+/// Largest number of credits that a header can request (24 bits). No lender allows more at once, so older totals can be
+/// told from newer ones.
 pub const WANTED_MAX: u32 = (1 << 24) - 1;
 
 #[cfg(test)]

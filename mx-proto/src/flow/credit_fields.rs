@@ -11,21 +11,22 @@ use super::borrower::WANTED_MAX;
 use super::slots::{Lane, Slots};
 use crate::status::Violation;
 
-/// Credit fields of a header.
+/// Credit fields of a header, through which the two sides of a session lend each other credits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CreditFields {
-    /// Running total of the credits that the receiver's messages may have cost.
+    /// Running total, modulo 2^32, of the credits that all messages of the receiver may have cost.
     pub credit: u32,
-    /// Counts of the receiver's slot messages that the sender has taken.
+    /// Running counts of the receiver's slot messages that the sender has taken, so that their slots are free again.
     pub slots: Slots,
-    /// Epoch of the sender, as a lender.
+    /// Number of the sender's epoch, modulo 256; a borrower requests credits about once in each.
     pub epoch: u8,
-    /// Credits that the sender requests; 0: no request.
+    /// Number of credits that the sender requests beyond those it has; 0: no request.
     pub wanted: u32,
 }
 
 impl CreditFields {
-    /// Returns two words of a header and its byte for the epoch.
+    /// Returns the fields in wire format: the word of `credit`, the word of `slots` and `wanted`, and the byte of
+    /// `epoch`. A larger `wanted` is cut to [`WANTED_MAX`].
     #[inline]
     pub fn words(&self) -> (u32, u32, u8) {
         let wanted = self.wanted.min(WANTED_MAX);
@@ -36,7 +37,7 @@ impl CreditFields {
         )
     }
 
-    /// Returns the fields in two words of a header and its byte for the epoch.
+    /// Makes the fields from the words that [`Self::words`] returns.
     #[inline]
     pub fn from_words(credit: u32, more: u32, epoch: u8) -> Self {
         Self {
@@ -48,18 +49,18 @@ impl CreditFields {
     }
 }
 
-/// Payment for a message.
+/// Means by which a message is paid for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Payment {
-    /// Number of credits.
+    /// Credits, this many.
     Credits(u32),
     /// The slot of this lane.
     Slot(Lane),
 }
 
 impl Payment {
-    /// Returns the payment of an arrived message, from `aux` of its header and the cost of its length (1 for an
-    /// announcement).
+    /// Returns the payment of an arrived message, from `aux` of its header and its `cost` in credits (1 for an offer).
+    /// [`Violation::NoSlot`]: `aux` names two slots, or the message is too large for a slot.
     #[inline]
     pub fn of(aux: u32, cost: u32) -> Result<Self, Violation> {
         if Self::is_in_credits(aux) {
@@ -68,7 +69,7 @@ impl Payment {
         Self::in_slot(aux & 3, cost)
     }
 
-    /// Returns whether `aux` means a payment in credits.
+    /// Returns whether `aux` of a message's header states a payment in credits.
     #[inline]
     pub fn is_in_credits(aux: u32) -> bool {
         aux & 3 == 0
@@ -92,7 +93,7 @@ impl Payment {
         }
     }
 
-    /// Returns the bits of `aux` for this payment.
+    /// Returns the value for `aux` of the message's header: 0 for credits, or the bit of the slot.
     #[inline]
     pub fn aux(self) -> u32 {
         match self {

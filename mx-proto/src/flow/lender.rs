@@ -19,7 +19,7 @@ use super::lists::Lists;
 use super::slots::{Lane, Slots};
 use crate::status::Violation;
 
-/// Account of one remote. The default has no credits and is not open.
+/// Credits that this endpoint lends to one remote. The default account has none and is not open.
 #[derive(Clone, Copy, Debug)]
 pub struct Lender {
     /// Running total of the credits the remote has been told of. `arrived`: those of its messages and Returns; `taken`:
@@ -93,31 +93,32 @@ impl Lender {
         }
     }
 
-    /// Returns the credits lent to the remote.
+    /// Returns the number of credits lent to the remote, used or not.
     pub fn credit_limit(&self) -> u32 {
         self.credit_limit.into()
     }
 
-    /// Returns the credits of the limit that waiting messages hold.
+    /// Returns how many lent credits are held by messages of the remote that wait here.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.arrived.wrapping_sub(self.taken)
     }
 
-    /// Returns the credits of the limit that the remote may use at any time.
+    /// Returns how many lent credits the remote has been told of and has not used, as far as this side knows. Messages
+    /// may use them at any time.
     #[inline]
     pub fn unused(&self) -> u32 {
         self.told.wrapping_sub(self.arrived)
     }
 
-    /// Returns the credits of the limit that the remote has not been told of.
+    /// Returns how many lent credits the remote has not been told of yet.
     #[inline]
     pub fn due(&self) -> u32 {
         let most = self.taken.wrapping_add(self.credit_limit.into());
         most.wrapping_sub(self.told)
     }
 
-    /// Returns the further credits that the remote requests.
+    /// Returns the number of credits that the remote requests beyond its limit; 0 if it does not wait.
     pub fn wanted(&self) -> u32 {
         self.wanted.into()
     }
@@ -127,7 +128,7 @@ impl Lender {
         self.asked > 0
     }
 
-    /// Returns the number of the remote's slot messages that wait here.
+    /// Returns the number of the remote's messages, at most one a lane, that came in slots and wait here.
     pub fn in_slots(&self) -> u32 {
         self.kept.count_ones()
     }

@@ -77,16 +77,16 @@ pub trait Accounts {
     fn account(&mut self, remote: u32) -> Option<(&mut Lender, Source)>;
 }
 
-/// A flow-control message to a remote: tells it the credits that it may use, or asks it to return unused ones.
+/// Flow-control message that the caller of [`Flow::poll`] sends to a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreditMessage {
-    /// The [credit fields](Flow::credit_fields), in a Credit packet if no other packet is sent.
+    /// The present [credit fields](Flow::credit_fields), in a Credit packet if no other packet is sent.
     Credit,
-    /// A Revoke of this many credits.
+    /// Request to return this many unused credits, in a Revoke.
     Revoke(u32),
 }
 
-/// Common state of all remotes' credits.
+/// Lender's side of flow control: the pool of credits, and their distribution to all remotes.
 ///
 /// Order of calls for one account: `open`, then anything, then `close`. Every message that `arrived` is `taken` exactly
 /// once, either before `close`, or [reclaimed](Self::reclaim) after it.
@@ -114,7 +114,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Makes the state with all credits free.
+    /// Makes the state of an endpoint without remotes, with all credits free.
     pub fn new(settings: &Settings) -> Self {
         let epochs = Epochs::new();
         Self {
@@ -133,8 +133,8 @@ impl Flow {
         }
     }
 
-    /// Returns the credits to lend to a new remote of this source. They shrink once half of the total reserved for
-    /// connects has been lent, so that later remotes get some, too.
+    /// Returns the number of credits to lend to a new remote of this source, perhaps 0. The number shrinks once half of
+    /// the credits for new remotes has been lent, so that later remotes get some, too.
     pub fn first_credits(&self, source: Source) -> u32 {
         let most = (self.pool.total / 2).min(self.pool.lendable());
         let room = most.saturating_sub(self.pool.lent);
@@ -144,8 +144,8 @@ impl Flow {
         credit_limit.max(1).min(self.first.into()).min(room.into()) as u32
     }
 
-    /// Opens the account of a remote with a credit limit that counts as told. Returns false and changes nothing if
-    /// there is no room for it. The account must be new.
+    /// Opens the account of a new remote and lends it `credit_limit` credits, of which the hello tells it. Returns
+    /// false and changes nothing if there are not enough. The account must be new.
     pub fn open(&mut self, all: &mut impl Accounts, remote: u32, credit_limit: u32) -> bool {
         let Some((account, source)) = all.account(remote) else {
             return false;
@@ -162,8 +162,8 @@ impl Flow {
     }
 
     /// Closes the account of a lost remote. Its credits become free, except those of its waiting messages, which stay
-    /// until they are [reclaimed](Self::reclaim). Returns false if there is no room for those in slots. Messages that
-    /// were only offered must be `taken` before.
+    /// until they are [reclaimed](Self::reclaim). Returns false if no credits are free for its messages in slots, which
+    /// then must not be reclaimed. Messages that were only offered must be `taken` before.
     pub fn close(&mut self, all: &mut impl Accounts, remote: u32) -> bool {
         self.lists.put(all, remote, AccountList::Nowhere);
         let Some((account, source)) = all.account(remote) else {
@@ -201,8 +201,8 @@ impl Flow {
         Ok(updated)
     }
 
-    /// Records that a message has been received or dropped. Returns true if the remote should be told at once, in a
-    /// packet of its own.
+    /// Records that a message has been received or dropped, so that its credits or slot can be used again. Returns true
+    /// if the remote should be told at once, in a packet of its own.
     #[inline(always)]
     pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Payment) -> bool {
         account.take(paid);
@@ -216,22 +216,22 @@ impl Flow {
         overdue
     }
 
-    /// Returns whether messages that cost `held` credits use most of a remote's credit limit, while no more can be lent
-    /// to it.
+    /// Returns whether messages that cost `held` credits use three quarters or more of a remote's credit limit, while
+    /// no more can be lent to it.
     pub fn is_filled(&self, lender: &Lender, source: Source, held: u32) -> bool {
         let more = lender.credit_limit() < self.most && self.pool.room(source) > 0;
         !more && 4 * held >= 3 * lender.credit_limit()
     }
 
-    /// Returns whether the remote should be told at once, in a packet of its own. For a message that is kept;
-    /// [`Self::taken`] returns the same for others.
+    /// Returns whether the remote should be told at once, in a packet of its own, of credits or slots that it can use.
+    /// Called for a message that is kept; [`Self::taken`] returns the answer for others.
     #[inline]
     pub fn is_overdue(&self, account: &Lender) -> bool {
         account.is_overdue(self.at_once)
     }
 
-    /// Returns the credit fields of a header that is sent now. `waiting`: cost of all messages queued for the remote,
-    /// including the one being sent.
+    /// Returns the credit fields for a header that is sent now; [`Self::on_told`] follows if the header was accepted.
+    /// `waiting`: cost in credits of all messages queued for the remote, including the one being sent.
     #[inline(always)]
     pub fn credit_fields(
         &self,
@@ -248,7 +248,8 @@ impl Flow {
         }
     }
 
-    /// Returns the credit fields of a header without new credits, for a remote that does not read its answers.
+    /// Returns the credit fields for a header with the totals of the previous one, so that a remote that does not read
+    /// our packets gets no credits for further requests. `waiting` as in [`Self::credit_fields`].
     pub fn same_credit_fields(
         &self,
         account: &Lender,
@@ -263,30 +264,34 @@ impl Flow {
         }
     }
 
-    /// Returns whether these fields are new to the remote.
+    /// Returns whether a header with these fields would tell the remote anything: credits, free slots or a request.
+    /// Otherwise a Credit packet is unnecessary.
     pub fn says_more(account: &Lender, fields: &CreditFields) -> bool {
         fields.wanted > 0 || (fields.credit, fields.slots) != account.same_total()
     }
 
-    /// Records that a header with these fields has been sent.
+    /// Records that a header with these fields has been sent, so that the remote counts as told and the request as
+    /// made.
     #[inline(always)]
     pub fn on_told(account: &mut Lender, borrower: &mut Borrower, fields: &CreditFields) {
         account.on_told(fields.credit, fields.slots);
         borrower.on_said(fields.wanted);
     }
 
-    /// Returns whether a fetch for this many credits always succeeds in time; otherwise they must not be drawn.
+    /// Returns whether a message that costs so many credits can be fetched: the reserve is large enough, so
+    /// [`Self::draw`] succeeds sooner or later. Larger messages must not be drawn for.
     pub fn may_draw(&self, credits: u32) -> bool {
         credits <= self.pool.total - self.pool.lendable()
     }
 
-    /// Announces that credits will be drawn: [`Self::is_ready`] until the next [poll](Self::poll).
+    /// Announces that a fetch will draw credits: makes [`Self::is_ready`] true until [`Self::poll`] finds nothing to
+    /// do, so that the caller begins fetches.
     pub fn await_draw(&mut self) {
         self.ready = true;
     }
 
-    /// Draws credits to fetch a message. Returns false if there are not enough; [`Self::is_ready`] becomes true when
-    /// some are free, and the earliest request is to be repeated first.
+    /// Takes credits from the pool to fetch an offered message. Returns false and takes none if there are not enough;
+    /// [`Self::is_ready`] becomes true when some are free, and the caller then repeats the earliest request first.
     pub fn draw(&mut self, credits: u32) -> bool {
         let drawn = self.pool.draw(credits);
         let missing = if drawn { 0 } else { credits };
@@ -303,8 +308,8 @@ impl Flow {
         self.wake();
     }
 
-    /// Takes credits for a copy of our own send. Returns false if there are not enough, or copies have used their
-    /// limit.
+    /// Takes credits for a copy of our own send. Returns false and takes none if there are not enough, or if copies
+    /// would use more than an eighth of all credits.
     pub fn copy(&mut self, credits: u32) -> bool {
         self.pool.copy(credits)
     }
@@ -315,7 +320,8 @@ impl Flow {
         self.wake();
     }
 
-    /// Frees the credits of a received message whose sender's account, of this source, has been closed.
+    /// Frees the credits of a message that has been received or dropped after the account of its sender, a remote of
+    /// this source, was closed.
     pub fn reclaim(&mut self, source: Source, paid: Payment) {
         let credits = match paid {
             Payment::Credits(cost) => cost,
@@ -325,20 +331,20 @@ impl Flow {
         self.wake();
     }
 
-    /// Returns whether a remote waits for credits. While it does, [`Self::end_epoch`] is called after each
+    /// Returns whether a remote waits for credits. While one does, the caller must call [`Self::end_epoch`] after each
     /// [`EPOCH_TIME`].
     #[inline]
     pub fn is_waited_for(&self) -> bool {
         self.wanted > 0
     }
 
-    /// Returns the credits in use, and the total.
+    /// Returns the number of credits that are lent or held by messages, and the total number.
     #[inline]
     pub fn used(&self) -> (u32, u32) {
         (self.pool.used(), self.pool.total)
     }
 
-    /// Returns the balance and the counters.
+    /// Returns the present balance of credits, and the counters since the endpoint was opened.
     pub fn stats(&self) -> FlowStats {
         let waiting = [AccountList::Wanting, AccountList::Short, AccountList::Poor];
         FlowStats {
@@ -357,7 +363,7 @@ impl Flow {
     }
 }
 
-/// Longest epoch while a remote waits for credits and few messages arrive.
+/// Maximum length of an epoch while a remote waits for credits; enough messages end it earlier.
 pub const EPOCH_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -23,14 +23,15 @@ use super::settings::Settings;
 use crate::origin::Source;
 use crate::shares::Shares;
 
-/// Size of one credit in bytes: the small messages of a request and its answer, with the bookkeeping of a message
-/// ([`OVERHEAD`]).
+/// Size of one credit in bytes, bookkeeping of a message ([`OVERHEAD`]) included: one credit pays for a message of up
+/// to 192 bytes, such as a small request or its answer.
 pub const CREDIT: usize = 512;
 
-/// Bytes of bookkeeping for a waiting message; `tests/bounds` measures them.
+/// Bytes of bookkeeping that every waiting message costs besides its data; `tests/bounds` measures them.
 pub const OVERHEAD: usize = 320;
 
-/// Returns the credits for a message of `len` bytes that carries its data, at least one. An offer costs one.
+/// Returns the number of credits that a message of `len` bytes costs if it carries its data, at least 1. An offer costs
+/// 1.
 #[inline]
 pub const fn cost(len: u32) -> u32 {
     const BESIDES: u64 = (OVERHEAD + CREDIT - 1) as u64;

@@ -27,7 +27,8 @@ use crate::origin::Source;
 use crate::status::Violation;
 
 impl Flow {
-    /// Marks the remote as active in this epoch, after it has sent something.
+    /// Marks the remote as active in this epoch, after it has sent a message or a request. Ends the epoch first if it
+    /// has had enough messages.
     #[cold]
     pub fn note_use(&mut self, all: &mut impl Accounts, remote: u32) {
         if self.counts.messages >= self.epochs.until {
@@ -57,8 +58,8 @@ impl Flow {
         self.file(all, remote);
     }
 
-    /// Ends the epoch: it has had enough messages, or [`EPOCH_TIME`](super::EPOCH_TIME) has passed while a remote
-    /// waited.
+    /// Begins a new epoch: the previous one has had enough messages, or has lasted [`EPOCH_TIME`](super::EPOCH_TIME)
+    /// while a remote waited. Unanswered Revokes no longer count.
     pub fn end_epoch(&mut self) {
         self.counts.epochs += 1;
         self.epochs.end(self.counts.messages);
@@ -67,7 +68,8 @@ impl Flow {
         self.wake();
     }
 
-    /// Handles a header's request for credits. Returns true if the remote should be told of its due credits at once.
+    /// Handles a header's request for `credits` more credits, which [`Self::poll`] lends when there are some. Returns
+    /// true if the remote has not been told of all that it can use already, and should be at once.
     #[cold]
     pub fn wants(&mut self, all: &mut impl Accounts, remote: u32, credits: u32) -> bool {
         self.counts.wants += 1;
@@ -87,7 +89,8 @@ impl Flow {
         told
     }
 
-    /// Handles a Return, the answer to a Revoke.
+    /// Handles a Return of `credits` credits, the answer to a Revoke. A [`Violation`]: no Revoke was sent, or the
+    /// remote did not have so many.
     pub fn returned(
         &mut self,
         all: &mut impl Accounts,
@@ -125,13 +128,14 @@ impl Flow {
         Ok(())
     }
 
-    /// Returns whether [`Self::poll`] may have something to do.
+    /// Returns whether [`Self::poll`] may have something to do, or a fetch waits for credits that are now free.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Moves credits and returns the next message to send. Called a few times in a row while [`Self::is_ready`].
+    /// Lends free credits to waiting remotes, or revokes unused ones. Returns the index of a remote and the message to
+    /// send to it; `None` if there is none now. Called a few times in a row while [`Self::is_ready`].
     pub fn poll(&mut self, all: &mut impl Accounts) -> Option<(u32, CreditMessage)> {
         for _ in 0..LOOKED_AT {
             let told = if !self.ready {

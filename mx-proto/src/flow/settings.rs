@@ -19,7 +19,7 @@ pub struct Settings {
     /// Size in bytes of the largest message that is fetched for the inbox. At most seven eighths of `bytes` are kept
     /// free for it.
     pub largest: u32,
-    /// Credits lent to a remote at connect, while there is room.
+    /// Number of credits lent to a remote at connect, while there is room.
     pub first: u16,
     /// Percentage of the credits left by other sources that the remotes of one source may borrow.
     pub source_share: u8,
@@ -58,12 +58,12 @@ impl Settings {
     }
 }
 
-/// Credits lent at connect: twenty requests of more than a kilobyte, or eighty small ones. Programs for MX rely on
-/// more.
+/// Default number of credits lent at connect: enough for twenty requests of more than a kilobyte, or eighty small ones.
+/// Programs for MX rely on more.
 pub const FIRST: u16 = 80;
 
-/// Maximum number of credits in flight, of all remotes together: eight messages of 512 KiB or four of 1 MiB. With many
-/// senders it is little for each. A single credit limit is not larger, because more would only wait here.
+/// Maximum number of credits in flight, of all remotes together: eight messages of 512 KiB or four of 1 MiB. Also the
+/// largest credit limit of one remote, because messages beyond it would only wait here.
 pub const AT_ONCE: u32 = 8 * cost(512 << 10);
 
 /// Credits that a quiet remote may keep as long as every other has some (GASNet's `MIN_CREDITS`).

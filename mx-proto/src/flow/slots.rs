@@ -7,7 +7,8 @@
 //!
 //! Counts are running, modulo 16, two in a byte of every header; one message per lane is in flight or waits at a time.
 
-/// Queue of messages: those for which a receive is expected, and unexpected ones.
+/// Queue of messages to one remote: those for which it has or will post a receive, and unexpected ones. Neither waits
+/// for the other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Lane {
     /// Messages that match a posted receive.
@@ -21,18 +22,19 @@ impl Lane {
     pub const ALL: [Self; 2] = [Self::Matched, Self::Unexpected];
 }
 
-/// Message count of each lane.
+/// Running number of each lane's slot messages, modulo 16, both in one byte. A slot carries a small message that needs
+/// no credit.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Slots(u8);
 
 impl Slots {
-    /// Makes the counts from their byte in a header.
+    /// Makes the counts from their byte in a header; every byte is valid.
     #[inline]
     pub fn from_byte(byte: u8) -> Self {
         Self(byte)
     }
 
-    /// Returns the byte for a header.
+    /// Returns the byte that carries both counts in a header.
     #[inline]
     pub fn byte(self) -> u8 {
         self.0

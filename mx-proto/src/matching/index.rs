@@ -72,12 +72,13 @@ impl<K> MatchIndex<K> {
         id
     }
 
-    /// Returns the oldest value, whatever its bits.
+    /// Returns the id of the oldest value, whatever its bits; `None` if there is none.
     pub fn oldest(&self) -> Option<EntryId> {
         self.id_of(self.places.all.oldest()?)
     }
 
-    /// Returns the oldest value whose bits agree with `bits` where `mask` has ones.
+    /// Returns the id of the oldest value whose bits agree with `bits` where `mask` has ones; `None` if there is none.
+    /// The first look-up with a mask visits all values.
     #[inline]
     pub fn front(&mut self, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {
         let oldest = self.places.front(bits, mask)?;
@@ -102,7 +103,7 @@ impl<K> MatchIndex<K> {
         Some(value)
     }
 
-    /// Removes the value that [`Self::front`] finds.
+    /// Removes and returns the value that [`Self::front`] finds; `None` if it finds none.
     #[inline]
     pub fn take(&mut self, bits: MatchBits, mask: MatchMask) -> Option<K> {
         let id = self.front(bits, mask)?;

@@ -9,7 +9,8 @@
 //!
 //! The caller passes the list's head to the table's functions. The record must not be in another list of that kind.
 
-/// Ends and length of a list. The user of the list keeps it; the table ([`Ops`](super::Ops)) changes it.
+/// Head of a linked list of operations. Its user stores it and passes it to the functions of [`Ops`](super::Ops), which
+/// change it; the links are in the operations' records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct List {
     pub(super) first: u32,
@@ -25,13 +26,13 @@ impl List {
         len: 0,
     };
 
-    /// Returns the number of records.
+    /// Returns the number of operations in the list.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Returns true if there is no record.
+    /// Returns true if no operation is in the list.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0

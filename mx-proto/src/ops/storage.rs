@@ -62,7 +62,8 @@ pub trait OpStorage<M, W>: Default + fmt::Debug {
     fn on_free(&mut self, _place: u32) {}
 }
 
-/// Slots in chunks of ordinary memory, as many as fit into `MAX`. No chunk is freed before the storage is dropped.
+/// Storage in ordinary memory for up to `MAX` operations, allocated in chunks of 64. No chunk is freed before the
+/// storage is dropped.
 #[derive(Debug)]
 pub struct ChunkedStorage<M, W, const MAX: u32 = { u32::MAX }>(Vec<Box<Chunk<M, W>>>);
 

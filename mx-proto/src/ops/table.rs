@@ -55,7 +55,7 @@ type Opened<'a, O> = (
 );
 
 impl<O: Owner> Ops<O> {
-    /// Returns the storage.
+    /// Returns the storage, in which the owner finds its data by slot.
     #[inline]
     pub fn places(&self) -> &O::OpStorage {
         &self.places
@@ -75,7 +75,7 @@ impl<O: Owner> Ops<O> {
         Some(self.places.data_mut(id.index()))
     }
 
-    /// Returns the operation in a slot, if there is one.
+    /// Returns the id of the operation in a slot; `None` if the slot is free or does not exist.
     #[inline(always)]
     pub fn at(&self, place: u32) -> Option<RequestId> {
         if place >= self.places.len() {
@@ -85,7 +85,7 @@ impl<O: Owner> Ops<O> {
         (generation != 0).then(|| RequestId::new(place, generation))
     }
 
-    /// Returns whether the operation has completed.
+    /// Returns whether the operation has completed and has not been freed; false if the id is stale.
     #[inline(always)]
     pub fn is_done(&self, id: RequestId) -> bool {
         self.of(id)
@@ -147,17 +147,18 @@ impl<O: Owner> Ops<O> {
         self.places.len() as usize - self.free.len()
     }
 
-    /// Returns the argument of [`Self::begin_with`] for a table whose ids must differ from those of this one.
+    /// Returns the generation of the next operation. Given to [`Self::begin_with`] of another table, it makes that
+    /// table's ids differ from all of this one's.
     pub fn next_generation(&self) -> u32 {
         self.next_generation
     }
 
-    /// Sets the generation of the next operation, at least 1.
+    /// Sets the generation of the next operation, at least 1; later ones count up from it.
     pub fn begin_with(&mut self, generation: u32) {
         self.next_generation = generation.clamp(1, GENERATIONS);
     }
 
-    /// Returns the oldest operation of an owner's list.
+    /// Returns the oldest operation of an owner's list; `None` if the list is empty.
     #[inline]
     pub fn first(&self, list: &List) -> Option<RequestId> {
         self.at(list.first)

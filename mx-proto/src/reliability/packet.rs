@@ -328,7 +328,8 @@ pub(super) fn sender_of(beginning: &[u8; 24]) -> Option<u64> {
     from.filter(|_| is_ours)
 }
 
-/// Describes a datagram for logs. Needs only its header and does not check the checksums.
+/// Returns a one-line description of a datagram for logs, from its header alone; checksums are not checked. Accepts any
+/// bytes.
 pub fn describe(bytes: &[u8]) -> String {
     let head = bytes
         .first_chunk::<DATAGRAM_HEADER>()

@@ -16,15 +16,16 @@
 
 use super::packet::sender_of;
 
-/// Our session in which a datagram was sent that an error quotes.
+/// Proof that an ICMP error is about a datagram of ours: the secret number of our session, quoted from that datagram.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Quote(u64);
 
 impl Quote {
-    /// Number of bytes needed from the beginning of a datagram.
+    /// Number of bytes of the quoted datagram that [`Self::read`] needs.
     pub const BYTES: usize = 24;
 
-    /// Reads the session from the beginning of a datagram. `None`: it is too short, or not ours.
+    /// Reads the quote from the beginning of the datagram that an error quotes. `None`: it is too short, or not of this
+    /// protocol.
     pub fn read(quoted: &[u8]) -> Option<Self> {
         quoted.first_chunk().and_then(sender_of).map(Self)
     }

@@ -33,7 +33,7 @@ use crate::stats::ReliableStats;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// Reliable, ordered links over the datagrams of `D`.
+/// Port that carries reliable, ordered links over the unreliable datagram service `D`.
 #[derive(Debug)]
 pub struct Reliable<D: DatagramPort> {
     datagrams: D,
@@ -97,7 +97,7 @@ impl<D: DatagramPort> Reliable<D> {
         }
     }
 
-    /// Returns the counters.
+    /// Returns the counters since the port was made.
     pub fn stats(&self) -> &ReliableStats {
         &self.links.stats
     }
@@ -108,23 +108,25 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.table.figures(link)
     }
 
-    /// Returns the number of sessions: calling, open and closing ones.
+    /// Returns the number of sessions with peers, including those that are being set up or closed.
     pub fn sessions(&self) -> usize {
         self.links.len()
     }
 
-    /// Returns the address of a link's peer, which it has proven by receiving there.
+    /// Returns the address of the peer at the other end of a link; `None` if the id is stale. A peer that called has
+    /// proven the address by receiving there.
     pub fn address(&self, link: LinkId) -> Option<D::Address> {
         let place = self.links.table.monitored(link);
         place.map(|(address, _)| address)
     }
 
-    /// Returns the number of suspended links, on which nothing has happened for a while.
+    /// Returns the number of suspended links: idle ones, of which only a small record is kept until something happens.
     pub fn suspended(&self) -> usize {
         self.links.table.suspended()
     }
 
-    /// Returns the number of bytes kept for early data, which [`ReliableConfig::early_bytes_all`] limits.
+    /// Returns the number of received bytes that wait for earlier data or a destination, beyond the first 8 KiB of each
+    /// peer; [`ReliableConfig::early_bytes_all`] limits it.
     pub fn early_bytes(&self) -> usize {
         self.links.early_bytes
     }
@@ -136,7 +138,9 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.lost = lost.map(|(id, _)| id).collect();
     }
 
-    /// Starts a link to an address.
+    /// Starts a link to an address of the service, for callers that know it already.
+    /// [`PortEvent::Up`](crate::round::PortEvent::Up) or [`PortEvent::Down`](crate::round::PortEvent::Down) follows in
+    /// a later round.
     pub fn call_at(&mut self, address: D::Address, now: Instant) -> Result<LinkId, ConnectError> {
         let id = self.links.call(now, address);
         let id = id.ok_or(ConnectError::NoResources)?;
@@ -144,12 +148,12 @@ impl<D: DatagramPort> Reliable<D> {
         Ok(id)
     }
 
-    /// Returns the service underneath.
+    /// Returns the datagram service underneath.
     pub fn datagrams(&self) -> &D {
         &self.datagrams
     }
 
-    /// Returns the service underneath, for settings of its own.
+    /// Returns the datagram service underneath, to change settings of its own.
     pub fn datagrams_mut(&mut self) -> &mut D {
         &mut self.datagrams
     }

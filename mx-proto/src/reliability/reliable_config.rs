@@ -22,19 +22,20 @@ pub struct ReliableConfig {
     /// Maximum memory in bytes for all peers' early data, beyond the first 8 KiB of each. Excess data is dropped and
     /// retransmitted.
     pub early_bytes_all: usize,
-    /// Largest payload in bytes that takes the command channel: 768, the notes' figure.
+    /// Size in bytes of the largest payload that is sent on the command channel; larger ones take the data channel.
     pub tiny: usize,
     /// Maximum number of segments retransmitted in one pass: 16, usnic's figure; keeps a pass short.
     pub burst: usize,
-    /// Time-out before the first measurement.
+    /// Retransmission time-out (RTO) of a new link, before its round-trip time has been measured.
     pub first_rto: Duration,
-    /// Shortest RTO. Above the delay of acknowledgements, which would otherwise come too late.
+    /// Shortest retransmission time-out. Above the delay of acknowledgements, which would otherwise come too late.
     pub min_rto: Duration,
-    /// Longest time-out, and longest pause between two tries of anything.
+    /// Longest retransmission time-out, and longest pause between two attempts at anything.
     pub max_rto: Duration,
     /// Time that an acknowledgement waits for data to piggyback on.
     pub ack_delay: Duration,
-    /// Time without an acknowledgement after which a peer is dead. The C method sets 20 s.
+    /// Time without an acknowledgement after which a peer counts as dead, and its link goes down. The C method sets 20
+    /// s.
     pub give_up: Duration,
     /// Time without an answer to a call after which the call fails.
     pub connect_give_up: Duration,
@@ -44,7 +45,7 @@ pub struct ReliableConfig {
     /// once. A death is noticed after half of it on average; an idle exchange of 64 bytes costs some microseconds on
     /// either side.
     pub monitored_keepalive: Duration,
-    /// Time that a closed link continues to deliver accepted packets.
+    /// Time that a closed link continues to deliver packets that it had accepted.
     pub linger: Duration,
     /// Largest datagram in bytes to be tried, whatever the service can do.
     pub datagram_max: usize,
@@ -58,14 +59,14 @@ pub struct ReliableConfig {
     pub pull_block: usize,
     /// Maximum number of data links of a session: 0 or 1, because further ones would take the same path.
     pub data_links: u32,
-    /// Maximum number of links; callers beyond it get no answer.
+    /// Maximum number of links. Callers beyond it get no answer, and our connects fail.
     pub max_links: usize,
     /// Percentage, 1 to 100, of the slots left by other sources that the links opened by one source may have; also of
     /// the memory for closed sessions.
     pub source_share: u8,
     /// Whether payloads have a checksum even if the service is safe.
     pub always_sum: bool,
-    /// Memory reserved for work under way.
+    /// Memory accounting that is asked before new links and data are accepted.
     pub supply: Supply,
     /// Number of the first segment on every link, for tests of the wrap. `None`: random.
     pub first_seq: Option<u32>,

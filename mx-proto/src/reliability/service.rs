@@ -18,7 +18,7 @@ use crate::time::Instant;
 use std::fmt;
 use std::hash::Hash;
 
-/// Channel to a peer. The two channels are not ordered with respect to each other.
+/// Channel to a peer, which has two. They are not ordered with respect to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
     /// Channel for short and urgent datagrams.
@@ -47,13 +47,14 @@ pub struct GsoBatch<'a> {
     pub segment: usize,
     /// Whether the datagrams may exceed the path's MTU, so that the network layer should fragment them if it can.
     pub may_fragment: bool,
-    /// Whether this is a single datagram whose source address does not matter, because the peer knows its sender
-    /// anyway. (Not for datagrams to whose source address answers are sent.)
+    /// Whether this is a single datagram for which the service may use a faster path that does not choose the source
+    /// address: the peer recognises the session by other means. (Not for datagrams to whose source address answers are
+    /// sent.)
     pub express: bool,
 }
 
 impl<'a> GsoBatch<'a> {
-    /// Makes a batch of a single datagram.
+    /// Makes a batch of one datagram, with both flags false.
     pub fn single(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
@@ -69,9 +70,9 @@ impl<'a> GsoBatch<'a> {
 pub enum DatagramError {
     /// No room now; the batch is tried again.
     WouldBlock,
-    /// No route to the address now. Treated as a loss.
+    /// No route to the address now. The batch counts as lost and is retransmitted.
     Unreachable,
-    /// The service knows that no larger datagram passes. Nothing was sent.
+    /// The service knows the path's MTU: the largest datagram that passes has this many bytes. Nothing was sent.
     TooLarge(usize),
 }
 
@@ -87,7 +88,7 @@ impl fmt::Display for DatagramError {
     }
 }
 
-/// Event of a datagram service.
+/// Event of a datagram service, either datagrams or an error about one that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Incoming<A> {
     /// Datagrams of one sender arrived together, as in a [`GsoBatch`]. [`DatagramPort::bytes`] lends them.
@@ -131,10 +132,11 @@ pub enum Received<A> {
     },
 }
 
-/// Maximum length in bytes of a data channel's name.
+/// Maximum length in bytes of a data channel's name, with which a peer finds its address
+/// ([`DatagramPort::data_address`]).
 pub const DATA_NAME_MAX: usize = 64;
 
-/// Unreliable datagram service with two channels.
+/// Unreliable datagram service with two channels, over which `Reliable` carries its links.
 pub trait DatagramPort {
     /// Address of a datagram's source or destination, opaque to the layer above. A peer has one for each of its
     /// channels.
