@@ -139,14 +139,16 @@ fn at(place: usize) -> &'static Object {
     unsafe { &*START.load(Ordering::Relaxed).add(place) }
 }
 
-/// Returns the key of an object's peer, as a word; `None` without a peer or for an invalid pointer.
+/// Returns the key of an address object's peer, as a word (`PeerKey::to_word`). `None` if the object has no peer, or
+/// the pointer is no address object.
 #[inline(always)]
 pub fn peer(addr: *const bmi_method_addr) -> Option<NonZeroU64> {
     let (object, _) = object(addr)?;
     NonZeroU64::new(object.peer.load(Ordering::Relaxed))
 }
 
-/// Sets the peer of an object; `None` removes it.
+/// Stores the key of an address object's peer, as a word (`None`: no peer). Has no effect on a pointer that is no
+/// address object.
 pub fn set_peer(addr: *const bmi_method_addr, word: Option<NonZeroU64>) {
     if let Some((object, _)) = object(addr) {
         let word = word.map_or(0, NonZeroU64::get);
@@ -154,19 +156,20 @@ pub fn set_peer(addr: *const bmi_method_addr, word: Option<NonZeroU64>) {
     }
 }
 
-/// Returns the interface of an object's peer; `None` until its host has been resolved.
+/// Returns the interface to which an address object's host name was resolved; `None` until then, and for an invalid
+/// pointer.
 pub fn nic(addr: *const bmi_method_addr) -> Option<NicId> {
     NicId::new(object(addr)?.0.nic.load(Ordering::Relaxed))
 }
 
-/// Stores the interface of the resolved host.
+/// Stores the interface to which an address object's host name was resolved. Has no effect on an invalid pointer.
 pub fn set_nic(addr: *const bmi_method_addr, nic: NicId) {
     if let Some((object, _)) = object(addr) {
         object.nic.store(nic.0, Ordering::Relaxed);
     }
 }
 
-/// Returns whether there is memory for one more object.
+/// Returns whether there is memory for one more address object.
 pub fn has_room() -> bool {
     let registry = &mut *REGISTRY.lock();
     registry
@@ -174,12 +177,14 @@ pub fn has_room() -> bool {
         .admits(registry.known.len() - registry.dropped.len())
 }
 
-/// Makes an object for a named peer that this process connects to; `None` if there is no memory for it.
+/// Makes an address object for a peer that the host has looked up by `name`. `nic`: interface to which the name
+/// resolves; `None` if not resolved yet. Returns `None` if there is no memory for the object.
 pub fn create(name: PeerName, nic: Option<NicId>) -> Option<NonNull<bmi_method_addr>> {
     make(name.to_string(), Some(Arc::new(name)), nic)
 }
 
-/// Makes the object of a peer that connected to this process, for that session only.
+/// Makes the address object of a peer that connected to this process, for that session only. `None` if there is no
+/// memory for it.
 pub fn create_for_caller(name: &PeerName, nic: NicId) -> Option<NonNull<bmi_method_addr>> {
     make(name.to_string(), None, Some(nic))
 }
@@ -204,14 +209,15 @@ fn make(
     NonNull::new(addr)
 }
 
-/// Returns the name that an object was looked up with; `None` for an invalid pointer or a peer that connected.
+/// Returns the name that an address object was looked up with; `None` for an invalid pointer or a peer that connected.
 pub fn name(addr: *const bmi_method_addr) -> Option<Arc<PeerName>> {
     let (_, place) = object(addr)?;
     let registry = REGISTRY.lock();
     registry.known.get(place)?.as_ref()?.name.clone()
 }
 
-/// Drops an object. Returns false if there is no such object.
+/// Drops an address object: the pointer is no longer accepted, and its memory is reused after many other objects.
+/// Returns false if there is no such object.
 pub fn remove(addr: *const bmi_method_addr) -> bool {
     let Some((_, place)) = object(addr) else {
         return false;
@@ -233,8 +239,9 @@ pub fn remove_all() {
     }
 }
 
-/// Starts the method: stores the host's number for it in all objects, dropped ones included, as the host may still read
-/// them through an operation. Clears the peers, which in a child of fork are the parent's.
+/// Prepares all address objects for a newly initialized method: stores the host's number for it in them, in dropped
+/// ones, too, as the host may still read them through an operation. Detaches their peers, which in a child of `fork`
+/// are the parent's.
 pub fn begin(method_type: c_int) {
     let mut registry = REGISTRY.lock();
     registry.method_type = method_type;
@@ -247,12 +254,12 @@ pub fn begin(method_type: c_int) {
     }
 }
 
-/// Returns whether there is such an object.
+/// Returns whether a pointer is an address object that was not dropped. Any pointer may be passed.
 pub fn exists(addr: *const bmi_method_addr) -> bool {
     !text(addr).is_null()
 }
 
-/// Returns the object's name as a C string; null if there is no such object.
+/// Returns an address object's name as a C string, valid as long as the object; null for any other pointer.
 pub fn text(addr: *const bmi_method_addr) -> *const c_char {
     let place = object(addr).map(|(_, place)| place);
     let registry = REGISTRY.lock();
@@ -260,7 +267,7 @@ pub fn text(addr: *const bmi_method_addr) -> *const c_char {
     known.map_or(ptr::null(), |known| known.text.as_ptr())
 }
 
-/// Returns the number of objects in use.
+/// Returns the number of address objects that were not dropped.
 pub fn count() -> usize {
     let registry = REGISTRY.lock();
     registry.known.len() - registry.dropped.len()

@@ -22,7 +22,9 @@ use std::net::{IpAddr, SocketAddr};
 /// Mask of entries without one in OrangeFS's configuration: all bits of an IPv4 address.
 const ALL_BITS: i32 = 32;
 
-/// Returns whether an interface's address is in the range; `None`: the interface is unknown.
+/// Returns whether an address or the name of the interface `nic` is in a range (see the module): `wildcard` is an
+/// address of which the first `netmask` bits count, or a text with `*` in places. False for an unknown interface
+/// (`None`); fails if the range is malformed.
 pub fn contains(nic: Option<NicId>, wildcard: &str, netmask: i32) -> Result<bool, Box<Error>> {
     let bad = || {
         Error::invalid(format!(

@@ -19,7 +19,7 @@ use crate::peer::handshake::REQUEST_MAX;
 use crate::peer::table::PeerKey;
 use mx_proto::{Arrival, Event, Events, RemoteId, Source, Verdict};
 
-/// A message of the handshake.
+/// Received message of the handshake (CONN_REQ or CONN_ACK).
 #[derive(Debug)]
 pub struct HandshakeMessage {
     /// Remote that sent the message.

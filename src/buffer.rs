@@ -48,7 +48,8 @@ static CACHE: ForkLock<Cache> = ForkLock::new(Cache::new());
 /// Time in nanoseconds at which the oldest cached buffer expires; 0: none is cached.
 static DUE: AtomicU64 = AtomicU64::new(0);
 
-/// Allocates at least `size` bytes. `None` without memory; for size 0 a unique address.
+/// Allocates a buffer of at least `size` bytes, or takes a cached one; its contents are undefined. From 4096 bytes on
+/// it is aligned to that, from a page on to a page. `None` without memory; for size 0 a unique address.
 pub fn allocate(size: usize) -> Option<*mut c_void> {
     if size < ALIGN {
         // SAFETY: malloc may be called with any size; size 1 returns an address where size 0 need not.
@@ -77,8 +78,8 @@ fn alignment(size: usize, page: usize) -> usize {
     if size < page { ALIGN } else { page }
 }
 
-/// Frees a buffer. Null is legal. Returns false without an effect if the buffer has been freed already, as far as that
-/// can be told.
+/// Frees a buffer, or caches it for reuse. Null is legal. Returns false without an effect if the buffer has been freed
+/// already, as far as that can be told.
 ///
 /// # Safety
 ///
@@ -122,7 +123,8 @@ pub fn set_cache_limit(limit: usize) {
     free(excess);
 }
 
-/// Returns the time at which [`give_back_unused`] has something to free.
+/// Returns the time at which [`give_back_unused`] should be called, because the oldest cached buffer expires; `None` if
+/// none is cached.
 pub fn next_due() -> Option<Instant> {
     match DUE.load(Ordering::Relaxed) {
         0 => None,
@@ -130,7 +132,7 @@ pub fn next_due() -> Option<Instant> {
     }
 }
 
-/// Frees expired buffers, and trims the C library's heap when none is left.
+/// Frees the buffers that have been cached for five seconds, and trims the C library's heap when none is left.
 #[cold]
 pub fn give_back_unused() {
     let unused = {

@@ -27,7 +27,8 @@ use mx_proto::{Clock, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Cancels operation `id`, which completes at once. Does nothing if the operation was reported already.
+    /// Cancels operation `id`, which completes at once, with -BMI_ECANCEL unless it had completed already, and is still
+    /// reported once. Does nothing if the operation was reported; fails for a number that never was an operation's id.
     pub fn cancel(&mut self, id: i64, context: i64) -> Result<(), Box<Error>> {
         let op = match self.find(id, context) {
             Ok(op) => op,

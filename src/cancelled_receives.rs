@@ -21,7 +21,7 @@ use foldhash::fast::RandomState;
 use mx_proto::flow::AT_ONCE;
 use std::collections::{HashMap, VecDeque};
 
-/// Tags of cancelled or timed-out receives, by peer, oldest first.
+/// Tags of receives that were cancelled, or timed out, before their message arrived: by peer id, oldest first.
 #[derive(Debug, Default)]
 pub struct CancelledReceives {
     tags: HashMap<u32, VecDeque<u32>, RandomState>,
@@ -37,7 +37,7 @@ impl CancelledReceives {
         self.tags.is_empty()
     }
 
-    /// Records a cancelled receive for `tag`.
+    /// Records a cancelled receive for `tag`; a peer with too many loses its oldest record.
     pub fn add(&mut self, peer: u32, tag: u32) {
         let tags = self.tags.entry(peer).or_default();
         if tags.len() == LIMIT {
@@ -51,7 +51,7 @@ impl CancelledReceives {
         self.tags.contains_key(&peer)
     }
 
-    /// Removes a tag for which another receive has been posted; that one gets the message.
+    /// Removes one record of `tag`, because another receive has been posted for it and gets the message.
     #[cold]
     pub fn take_back(&mut self, peer: u32, tag: u32) {
         self.remove(peer, |tags| {

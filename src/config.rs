@@ -24,11 +24,12 @@ use std::time::Duration;
 pub struct Config {
     /// Settings shared with libmyriexpress.
     pub mx: Settings,
-    /// Time that an expected send may stay unmatched; `None`: while the peer lives.
+    /// Time after which an unmatched expected send is cancelled; `None`: not while the peer lives.
     pub send_timeout: Option<Duration>,
-    /// Time that an unexpected send may wait for room at its receiver; `None`: while the peer lives.
+    /// Time after which an unexpected send is cancelled that its receiver has no room for; `None`: not while the peer
+    /// lives.
     pub unexpected_timeout: Option<Duration>,
-    /// Time that a receive may stay unmatched; `None`: while the peer lives.
+    /// Time after which an unmatched receive is cancelled; `None`: not while the peer lives.
     pub recv_timeout: Option<Duration>,
     /// Maximum time that `finalize` waits for the last messages to leave.
     pub shutdown: Duration,
@@ -44,7 +45,7 @@ const UNEXPECTED_BYTES: &str = "MX_UNEXPECTED_BYTES";
 /// Milliseconds of a day: the longest useful time-out.
 const DAY: u64 = 86_400_000;
 
-/// The method's own tunables, in the order of the documentation.
+/// Tunables that only the BMI method has, in the order of the documentation.
 pub static OWN: &[Tunable<Config>] = &tunables! {
     "BMI_MX_CONNECT_TIMEOUT_MS", ValueKind::Number(0, DAY), (connect_timeout),
         "milliseconds that operations wait for a connection before they fail; 0: for ever";
@@ -70,7 +71,7 @@ pub static OWN: &[Tunable<Config>] = &tunables! {
 /// Variables of the log: read by `logging`, but documented with the settings.
 pub const LOG_VARIABLES: [&str; 2] = ["BMI_MX_LOG", "MX_LOG"];
 
-/// Returns all tunables, in the order of the documentation.
+/// Returns all tunables of the method, those shared with libmyriexpress first, in the order of the documentation.
 pub fn tunables() -> impl Iterator<Item = &'static Tunable<Config>> + Clone {
     settings::rows().iter().chain(OWN)
 }

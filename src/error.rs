@@ -22,7 +22,8 @@ use mx_sys::{OpenError, SegmentError};
 use std::fmt;
 use std::io;
 
-/// Error of a call. Calls return a `Box` of it: one word that is null on success.
+/// Error of a call: a BMI code, a text and a level for the log. Calls return a `Box` of it: one word that is null on
+/// success.
 #[derive(Debug)]
 pub struct Error {
     code: c_int,
@@ -46,41 +47,42 @@ impl Error {
         Box::new(Self { code, level, what })
     }
 
-    /// Reports an invalid argument.
+    /// Makes the error for an invalid argument (-BMI_EINVAL).
     #[cold]
     pub fn invalid(what: impl Into<String>) -> Box<Self> {
         Self::new(bmi::BMI_EINVAL, what)
     }
 
-    /// Reports a pointer that is no address object of this method.
+    /// Makes the error for a pointer that is no address object of this method (-BMI_EINVAL).
     #[cold]
     pub fn unknown_address<T>(pointer: *mut T) -> Box<Self> {
         Self::invalid(format!("{pointer:p} is no address of this method"))
     }
 
-    /// Reports a message above the size limit.
+    /// Makes the error for a message of `size` bytes, more than `limit` (-BMI_EMSGSIZE).
     #[cold]
     pub fn too_large(size: i64, limit: i64) -> Box<Self> {
         let what = format!("message of {size} bytes is larger than {limit}");
         Self::new(bmi::BMI_EMSGSIZE, what)
     }
 
-    /// Reports that memory for `size` bytes is not available.
+    /// Makes the error for `what`, of `size` bytes, for which there is no memory (-BMI_ENOMEM).
     #[cold]
     pub fn no_memory(what: &str, size: usize) -> Box<Self> {
         let what = format!("no memory for {what} of {size} bytes");
         Self::new(bmi::BMI_ENOMEM, what)
     }
 
-    /// Reports that the host has closed the library's descriptors, which the log has said once.
+    /// Makes the error of a call after the host has closed the library's descriptors (-BMI_EBADF), which was logged
+    /// once.
     #[cold]
     pub fn descriptors_closed() -> Box<Self> {
         let what = "the host has closed descriptors of this library";
         Self::new(bmi::BMI_EBADF, what)
     }
 
-    /// Reports a system call without which the method cannot run. `limit`: a suffix that names the resource limit that
-    /// may be the cause.
+    /// Makes the error for a failed system call without which the method cannot run, with the code of `reason`.
+    /// `limit`: a suffix that names the resource limit that may be the cause.
     #[cold]
     pub fn system(what: &str, reason: &io::Error, limit: &str) -> Box<Self> {
         let mut error = Self::new(system_code(reason), format!("{what}: {reason}{limit}"));
@@ -88,7 +90,7 @@ impl Error {
         error
     }
 
-    /// Reports that the endpoint could not be opened; the method cannot run without one.
+    /// Makes the error for the endpoint `name`, without which the method cannot run and which could not be opened.
     #[cold]
     pub fn open(name: &str, reason: &OpenError) -> Box<Self> {
         let code = match reason {
@@ -105,7 +107,7 @@ impl Error {
         error
     }
 
-    /// Reports that no connection to the peer could be started.
+    /// Makes the error for a connection to `peer` that could not be started.
     #[cold]
     pub fn connect(peer: &str, reason: ConnectError) -> Box<Self> {
         let code = match reason {
@@ -117,18 +119,19 @@ impl Error {
         Self::new(code, format!("cannot connect to {peer}: {reason}"))
     }
 
-    /// Returns the negative BMI code.
+    /// Returns the negative BMI code, for the host.
     pub fn code(&self) -> c_int {
         -self.code
     }
 
-    /// Returns the log level for the failed call.
+    /// Returns the level at which the failed call is to be logged.
     pub fn level(&self) -> Level {
         self.level
     }
 }
 
-/// Returns an operation's result as the C method reported it: 0, or a negative BMI code.
+/// Converts an operation's result to the host's code: 0, or the negative BMI code that the C method reported in that
+/// case.
 #[inline]
 pub fn code_of(status: Status) -> c_int {
     -match status {

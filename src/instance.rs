@@ -589,8 +589,9 @@ pub fn test_some(
     Ok(found.unwrap_or(0))
 }
 
-/// Passes at most `max` completions of a context to `out`, in their order, and returns their number. Returns early,
-/// with none, if an unexpected message waits: the same thread may be the one to fetch it.
+/// Passes at most `max` completions of a context to `out`, in their order, and returns their number. Waits at most
+/// `idle_us` microseconds for the first one; returns early, with none, if an unexpected message waits: the same thread
+/// may be the one to fetch it.
 #[inline(always)]
 pub fn test_context(
     context: i64,
@@ -710,7 +711,7 @@ fn await_context(context: i64, idle_us: u64) -> Result<usize, Box<Error>> {
 }
 
 /// Passes at most `max` unexpected messages of a class to `out` and returns their number: one of each peer in turn, the
-/// oldest first. With `max` 0 it only waits.
+/// oldest first. Waits at most `idle_us` microseconds for the first one; with `max` 0 it only waits.
 pub fn test_unexpected(
     max: usize,
     class: u8,

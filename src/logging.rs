@@ -29,7 +29,8 @@ use std::time::{Duration, Instant};
 /// Maximum lines per second of `info` and above.
 const BURST: u32 = 100;
 
-/// Installs the logger on the first call; then calls [`refresh`].
+/// Installs the library's logger on the first call, unless the program has a Rust logger of its own; then, and on each
+/// later call, does what [`refresh`] does.
 pub fn start() {
     static STARTED: OnceLock<bool> = OnceLock::new();
     // In a Rust program with a logger of its own, that one stays.
@@ -39,7 +40,7 @@ pub fn start() {
     }
 }
 
-/// Applies a level that the host has changed meanwhile. Reads only a few words.
+/// Applies the log level that is in force now, as the host may have changed its debug mask. Reads only a few words.
 pub fn refresh() {
     if let Some(sinks) = LOGGER.sinks.get() {
         log::set_max_level(level_now(sinks));

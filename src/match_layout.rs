@@ -23,7 +23,8 @@ use std::fmt;
 /// Version of the handshake, in the tag of CONN_REQ and CONN_ACK.
 pub const VERSION: u32 = 0x100;
 
-/// Key of every transport connect between methods: "pvfs".
+/// Key with which methods open their endpoints and connect to each other: "pvfs". Programs with other keys cannot
+/// connect.
 pub const KEY: u32 = 0x7076_6673;
 
 /// Largest peer id.
@@ -94,9 +95,10 @@ impl fmt::Display for Refusal {
 pub struct Fields {
     /// Type; `None` for unassigned numbers.
     pub kind: Option<MessageType>,
-    /// Peer id, 20 bits.
+    /// Id that the receiver has given the sender, 20 bits; in a handshake message the id that the receiver is to use
+    /// from then on.
     pub id: u32,
-    /// Tag or version.
+    /// Tag of the message; the version in a handshake message.
     pub tag: u32,
     /// Class of an unexpected message.
     pub class: u8,
@@ -114,13 +116,15 @@ impl Fields {
         }
     }
 
-    /// Returns the inbox turn of an unexpected message: each peer has one for each class up to `class_max`.
+    /// Returns the number of the inbox queue ("turn") of an unexpected message: each peer has one queue for each class
+    /// up to `class_max`, and queues take turns.
     #[inline]
     pub const fn turn(self, class_max: u8) -> u32 {
         turn(self.id, self.class & class_max)
     }
 
-    /// Returns the reason in a CONN_ACK that rejects, as sent; `None` if it accepts.
+    /// Returns the negative reason in a CONN_ACK that rejects, as sent, so perhaps none of [`Refusal`]; `None` if it
+    /// accepts.
     pub const fn refusal(self) -> Option<i32> {
         if self.tag & REFUSED == 0 {
             return None;
@@ -133,30 +137,30 @@ impl Fields {
 /// Position of the class.
 const CLASS_SHIFT: u32 = 52;
 
-/// Returns `bits` with the class set.
+/// Returns `bits`, whose class is 0, with the class set.
 #[inline]
 pub const fn with_class(bits: MatchBits, class: u8) -> MatchBits {
     MatchBits(bits.0 | (class as u64) << CLASS_SHIFT)
 }
 
-/// Returns the inbox turn of a peer's messages of a class.
+/// Returns the number of the inbox queue ("turn") for unexpected messages of `class` from the peer with the id `id`.
 #[inline]
 pub const fn turn(id: u32, class: u8) -> u32 {
     (class as u32) << 20 | id & PEER_ID_MAX
 }
 
-/// Returns the peer id and the class of a turn.
+/// Splits the number of an inbox queue ([`turn`]) into peer id and class.
 #[inline]
 pub const fn of_turn(turn: u32) -> (u32, u8) {
     (turn & PEER_ID_MAX, (turn >> 20) as u8)
 }
 
-/// Returns all turns of a peer, for classes up to `class_max`.
+/// Returns the numbers of all inbox queues of a peer, one for each class up to `class_max`.
 pub fn turns_of(id: u32, class_max: u8) -> impl Iterator<Item = u32> {
     (0..=class_max).map(move |class| turn(id, class))
 }
 
-/// Composes match bits. Uses the low 20 bits of `id`.
+/// Composes match bits with class 0. Uses the low 20 bits of `id` (see [`Fields::id`]).
 #[inline]
 pub const fn bits(kind: MessageType, id: u32, tag: u32) -> MatchBits {
     MatchBits((kind as u64) << 60 | ((id & PEER_ID_MAX) as u64) << 32 | tag as u64)

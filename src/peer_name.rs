@@ -31,7 +31,7 @@ pub const MAX_HOST_LEN: usize = 253;
 const TOO_MANY_NUMBERS: &str =
     "more than two numbers after the host (an IPv6 address stands in brackets)";
 
-/// A peer by name.
+/// Address of a peer in its parts: `mx://route@host:board:endpoint`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PeerName {
     /// Name or address. An IPv6 address has no brackets here.

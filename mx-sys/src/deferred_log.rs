@@ -43,13 +43,15 @@ struct Line {
     before: *mut Self,
 }
 
-/// Defers a line that `say` writes later.
+/// Queues a log line until [`flush`] (on the helper thread: [`say_helpers`]), which passes it to `say`. For callers
+/// that may hold the engine's lock, under which the host's logger must not be called.
 pub fn defer(level: Level, text: CString, say: fn(Level, &CStr)) {
     let lines = if HELPER.get() { &ROUNDS } else { &CALLS };
     lines.put(level, text, say);
 }
 
-/// Writes the pending lines, at the end of a call. The caller does not hold the engine's lock.
+/// Writes the queued lines of all threads, oldest first; called at the end of each exported function, without the
+/// engine's lock. Does nothing inside the host's logger: lines that arise there wait for a later call.
 #[inline]
 pub fn flush() {
     if CALLS.wait() || ROUNDS.wait() {
@@ -63,8 +65,8 @@ fn say_both() {
     ROUNDS.say();
 }
 
-/// Writes the lines that the helper thread has deferred. The helper calls this after each of its polling rounds,
-/// without the engine's lock; the call marks the calling thread as the helper.
+/// Marks the calling thread as the helper, and writes the lines that it has queued. The helper calls this after each of
+/// its polling rounds, without the engine's lock.
 pub fn say_helpers() {
     HELPER.set(true);
     if ROUNDS.wait() {

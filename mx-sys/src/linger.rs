@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 /// Longest sleep, in milliseconds. Events of a port that has not been armed do not end the sleep.
 const MOMENT_MS: i32 = 2;
 
-/// Calls `step` until it returns `None` (nothing is left to wait for) or `span` has passed. A step returns whether
-/// anything happened, and the descriptors to sleep on if not.
+/// Blocks until `step` returns `None` (nothing is left to wait for) or `span` has passed. `step` is called again at
+/// once after `true` (something happened), and after `false` when one of its descriptors is readable or 2 ms have
+/// passed.
 pub fn linger(span: Duration, mut step: impl FnMut() -> Option<(bool, WakeDescriptors)>) {
     let until = Instant::now() + span;
     while Instant::now() < until {

@@ -38,7 +38,7 @@ use std::sync::OnceLock;
 pub(crate) use table::Watching;
 use table::{address_in, fresh_table, table};
 
-/// A resolved host.
+/// Interfaces, on one machine, that a host name or address resolves to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resolved {
     /// NIC id of the first interface to try.
@@ -68,7 +68,7 @@ impl Resolved {
 /// attempt beside the others.
 pub const ADDRESSES_MAX: usize = 8;
 
-/// An interface with a known name.
+/// Interface whose host's name is known: an entry of [`known_peers`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownPeer {
     /// NIC id.
@@ -91,8 +91,8 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
     resolve_again(host, board, None)
 }
 
-/// Resolves a host again that was found at the interface `before`. The interface stays first as long as it is among the
-/// host's addresses, whatever order the resolver returns.
+/// Does what [`resolve`] does, for a host that was last found at the interface `before` (`None`: not found yet). That
+/// interface stays first as long as it is among the host's addresses, whatever order the resolver returns.
 pub fn resolve_again(
     host: &str,
     board: Option<u32>,
@@ -178,7 +178,8 @@ pub fn resolve_again(
 
 /// Returns the address to listen on for a server that is to be reachable at `host` only: 127.0.0.1 for `localhost`; for
 /// this machine's name the interface numbered `board`, else an address that the peers file or the resolver has for the
-/// name, else the first interface. May use the network (DNS).
+/// name, else the first interface. Fails with [`ResolveError::Elsewhere`] if `host` is another machine. May use the
+/// network (DNS).
 pub fn listen_address(host: &str, board: Option<u32>) -> Result<IpAddr, ResolveError> {
     let found = resolve(host, board)?;
     let Some(own) = found.own else {
@@ -216,14 +217,16 @@ pub(crate) fn first() -> NicId {
     first.unwrap_or_else(|_| id::of_address(IpAddr::V4(Ipv4Addr::LOCALHOST)))
 }
 
-/// Returns interface number `board` of this machine; the first for `None`.
+/// Returns the NIC id of interface number `board` of this machine (`None`: the first). Fails if there is no such
+/// interface.
 pub fn own_nic(board: Option<u32>) -> Result<NicId, ResolveError> {
     let mut table = table();
     table.look_again();
     table.board_nic(board)
 }
 
-/// Returns the current interfaces of this machine, by number; at least one.
+/// Returns this machine's current interfaces with their NIC ids, ordered by board number. There is at least one, the
+/// loopback if no other.
 pub fn boards() -> Vec<(NicId, Board)> {
     let mut table = table();
     table.look_again();
@@ -258,7 +261,7 @@ pub fn literal_address(host: &str) -> Option<IpAddr> {
     (!address.is_loopback()).then_some(address)
 }
 
-/// Returns the number of one of this machine's interfaces; `None` for other machines.
+/// Returns the board number of the interface `nic` of this machine; `None` if it belongs to another machine.
 pub fn board_number(nic: NicId) -> Option<u32> {
     table().board_number(nic)
 }
@@ -270,13 +273,13 @@ pub fn own_addresses() -> Vec<IpAddr> {
     table.interfaces.addresses().to_vec()
 }
 
-/// Returns whether `nic` belongs to this machine.
+/// Returns whether `nic` belongs to this machine; false if its address is not known here.
 pub fn is_local(nic: NicId) -> bool {
     let table = table();
     address_in(&table, nic).is_some_and(|address| table.interfaces.has(address.ip()))
 }
 
-/// Returns whether this machine had that address at the last [`look_again`].
+/// Returns whether this machine had `address` when its interfaces were last read; always true for a loopback address.
 pub fn has(address: IpAddr) -> bool {
     address.is_loopback() || table().interfaces.has(address)
 }
@@ -291,14 +294,15 @@ pub fn ipv4(nic: NicId) -> Option<Ipv4Addr> {
     id::v4(nic)
 }
 
-/// Returns the interface's address, if known.
+/// Returns the interface's IP address, with port 0. An IPv4 address is contained in the id; an IPv6 one is known only
+/// if it was resolved, is in the peers file, or a peer has connected from it, else `None`.
 pub fn address(nic: NicId) -> Option<SocketAddr> {
     address_in(&table(), nic)
 }
 
-/// Returns whether `address` belongs to the interface `nic`. An id does not prove an IPv6 address: in a network of 2^64
-/// addresses there is one with any given id. An id therefore belongs to the address that was resolved or is in the
-/// peers file, else to the first one seen.
+/// Returns whether `address` belongs to the interface `nic`. The 64-bit id does not determine an IPv6 address, so an id
+/// belongs to the address that was resolved or is in the peers file, else to the first one passed here, which is
+/// recorded.
 pub fn is_address_of(nic: NicId, address: SocketAddr) -> bool {
     id::of_address(address.ip()) == nic && fresh_table().meet(nic, address)
 }
@@ -361,7 +365,8 @@ pub fn known_peers() -> Vec<KnownPeer> {
     fresh_table().known_peers()
 }
 
-/// Sets the path of the peers file, or `None` for no file. The initial path comes from `MX_PEERS`.
+/// Sets the path of the peers file for this process (`None`: no file). Until the first call the path comes from
+/// `MX_PEERS`.
 pub fn set_peers_file(path: Option<PathBuf>) {
     table().set_file(path);
 }

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// An interface in the file.
+/// Entry of the peers file: one address with its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// IP address; the port is 0.
@@ -97,7 +97,8 @@ impl Peers {
         &self.peers
     }
 
-    /// Returns the addresses of the host called `name`, in the order of the file. Case is ignored.
+    /// Returns the addresses of the host called `name`, in the order of the file; empty if the file does not have the
+    /// name. Case is ignored.
     pub fn addresses_of(&self, name: &str) -> Vec<SocketAddr> {
         let places = self.by_name.get(&key(name)).map(Vec::as_slice);
         let places = places.unwrap_or_default().iter();
@@ -106,7 +107,7 @@ impl Peers {
             .collect()
     }
 
-    /// Returns the host with this address.
+    /// Returns the entry with this address; `None` if the file does not have it.
     pub fn with_address(&self, address: IpAddr) -> Option<&Peer> {
         self.peers.get(*self.by_address.get(&address)?)
     }

@@ -44,7 +44,8 @@ const LEAST: usize = 1 << 20;
 const SHARE: usize = 16;
 
 impl Reservation {
-    /// Reserves `most` bytes, or as many as are available. `None` if less than a MiB is.
+    /// Reserves address space for `most` bytes, or for as many as are available; nothing can be read or written there
+    /// before [`grow`](Self::grow). `None`, with a warning in the log, if less than a MiB is available.
     pub fn new(most: usize) -> Option<Self> {
         let limit = address_space_limit().map_or(most, |limit| limit / SHARE);
         let mut len = most.min(limit).next_multiple_of(page_size());

@@ -84,7 +84,8 @@ impl fmt::Display for SecretError {
 
 impl std::error::Error for SecretError {}
 
-/// Reads the secret in a file.
+/// Reads the site's secret from a regular file, which must belong to this process's user or root and have one of
+/// [`MODES`] and a length in [`LENGTHS`]; links are not followed.
 pub fn read(path: &Path) -> Result<Secret, SecretError> {
     let me = geteuid().as_raw();
     read_as(path, me).map_err(|fault| SecretError {

@@ -82,7 +82,8 @@ const PEERS: &str = "MX_PEERS";
 /// Variable that names the file with the site's secret.
 const SECRET: &str = "MX_SECRET_FILE";
 
-/// Returns a value of the environment. Invalid UTF-8 is converted lossily, for the parser to reject.
+/// Returns the value of an environment variable; `None` if it is not set. Invalid UTF-8 is converted lossily, for the
+/// parser to reject.
 pub fn environment(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
@@ -112,8 +113,8 @@ pub const MX_WITHOUT_EFFECT: [&str; 11] = [
     "MX_ZOMBIE_SEND",
 ];
 
-/// Lists the variables among `names` that begin with one of `prefixes` and are in no table; in an elevated process also
-/// the [`OTHERS`], which it ignores.
+/// Returns a rejection for each variable among `names` that begins with one of `prefixes` and is in no table of
+/// settings (unknown), and in an elevated process also for the [`OTHERS`], which it ignores. Sorted by name.
 pub fn unused<'a, S: 'static>(
     rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
     prefixes: &[&str],
@@ -159,8 +160,8 @@ pub fn variables() -> impl Iterator<Item = String> {
     std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
-/// Returns the rows that both libraries have, in the order of the documentation, for settings that contain
-/// [`Settings`].
+/// Returns the table of settings that libbmi_mx and libmyriexpress have in common, in the order of the documentation.
+/// `S` is a struct of settings that contains [`Settings`].
 pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunable<S>] {
     const {
         &tunables! {
@@ -259,15 +260,15 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
 choice!(BackendChoice: Auto, Udp, Fabric);
 choice!(Wait: Fd, Poll);
 
-/// Row that only Mercury's plugin has; `BMI_MX_PEER_TIMEOUT_MS` is the method's.
+/// Setting that only Mercury's plugin reads; the BMI method has `BMI_MX_PEER_TIMEOUT_MS` instead.
 pub static NA_ROWS: &[Tunable<Settings>] = &tunables! {
     "MX_PEER_TIMEOUT_MS", ValueKind::OrZero(100, 86_400_000), (endpoint.peer_timeout),
         "milliseconds after which a peer that is silent although there are operations with it is lost, and they fail; \
         0: never";
 };
 
-/// Rows that only programs for the MX C API have. Such programs set variables for themselves that other users of this
-/// machine's ports must not obey.
+/// Settings that only programs for the MX C API read. Such programs set variables for themselves that other users of
+/// this machine's ports must not obey.
 pub static MX_ROWS: &[Tunable<Settings>] = &tunables! {
     "MX_DISABLE_SHMEM", ValueKind::Switch, (disable_shmem),
         "`MX_PORT=auto` does not use shared memory; peers may use it to connect";
@@ -365,7 +366,8 @@ impl Settings {
         }
     }
 
-    /// Returns [`for_mx`](Self::for_mx) modified by `environment`, and the rejected values.
+    /// Returns the settings of an MX program, [`for_mx`](Self::for_mx) overridden by `environment` (which returns a
+    /// variable's value, `None` if it is not set), and the rejected values.
     pub fn load(environment: impl Fn(&str) -> Option<String>) -> (Self, Vec<Refused>) {
         Self::for_mx().load_into(Self::mx_rows(), environment)
     }
@@ -381,8 +383,8 @@ impl Settings {
         (self, refused)
     }
 
-    /// Returns [`for_na`](Self::for_na) modified by this process's environment, and the rejected values and unknown
-    /// variables.
+    /// Returns the settings of a Mercury plugin, [`for_na`](Self::for_na) overridden by this process's environment, and
+    /// the rejected values and unknown variables.
     pub fn of_na() -> (Self, Vec<Refused>) {
         let rows = rows::<Self>().iter().chain(NA_ROWS);
         let (settings, mut refused) = Self::for_na().load_into(rows.clone(), environment);
@@ -390,7 +392,8 @@ impl Settings {
         (settings, refused)
     }
 
-    /// Calls [`load`](Self::load) with this process's environment. Returns unknown variables, too.
+    /// Returns the settings of an MX program from this process's environment (see [`load`](Self::load)), and the
+    /// rejected values and unknown variables.
     pub fn of_process() -> (Self, Vec<Refused>) {
         let (settings, mut refused) = Self::load(environment);
         refused.extend(unused(Self::mx_rows(), &["MX_"], variables()));
@@ -460,8 +463,8 @@ impl Settings {
     }
 }
 
-/// Returns the path of the peers file for a process that has not loaded its settings yet. [`tunable::load`] reports an
-/// invalid value later.
+/// Returns the path of the peers file that `MX_PEERS` in `environment` names, else the default, for a process that has
+/// not loaded its settings yet; `None` for no file. [`tunable::load`] reports an invalid value later.
 pub fn peers_file(environment: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let only_it = |name: &str| environment(name).filter(|_| name == PEERS);
     Settings::load(only_it).0.peers

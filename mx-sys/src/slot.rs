@@ -29,7 +29,8 @@ use std::mem::{self, ManuallyDrop};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// An endpoint over a machine's ports, with its owner.
+/// Library's part of an open endpoint: the protocol endpoint over this machine's ports, with the owner of its
+/// operations.
 pub trait Engine: Sized + Send + 'static {
     /// Name of the library on the published page.
     const LIBRARY: &'static str;
@@ -50,8 +51,8 @@ pub trait Engine: Sized + Send + 'static {
     /// See [`Progress::take_produced`].
     fn take_produced(&mut self) -> Interest;
 
-    /// Returns whether nothing may be received at present. If so, threads sleep without the ports until the thread that
-    /// ends the halt wakes them, or a [keep-alive](mx_proto::port::LinkControl::keep_alive) is due.
+    /// Returns whether the program has suspended receiving. If so, threads sleep without the ports until the thread
+    /// that ends the halt wakes them, or a [keep-alive](mx_proto::port::LinkControl::keep_alive) is due.
     fn is_halted(&self) -> bool {
         false
     }
@@ -61,13 +62,15 @@ pub trait Engine: Sized + Send + 'static {
         None
     }
 
-    /// Called when the engine leaves its slot.
+    /// Adapts the persistent state when the engine leaves its slot.
     fn on_taken(&mut self, beside: &mut Self::PersistentState);
 
-    /// Called in a child right after `fork`: the other threads do not exist there.
+    /// Forgets the parent's other threads, which do not exist in a child of `fork`; called in the child right after
+    /// `fork`.
     fn forget_threads(slot: &mut Slot<Self>);
 
-    /// Called in a child of `fork`: ends the parent's operations. Nothing may be posted until [`Engine::reopen`].
+    /// Ends all operations without using the ports: in a child of `fork`, whose ports are the parent's, or after the
+    /// host has closed the descriptors. Nothing may be posted until [`Engine::reopen`].
     fn inherit(&mut self);
 
     /// Continues over new ports, opened on board `board` if one was asked for. Returns the old ports.
@@ -91,7 +94,7 @@ pub trait Engine: Sized + Send + 'static {
     fn give_back() {}
 }
 
-/// The state behind the lock.
+/// State behind the lock of one endpoint: the endpoint, while it is open, and the state that outlives it.
 pub struct Slot<E: Engine> {
     open: Option<Open<E>>,
     /// Number of endpoints so far: a thread that waits for one must not continue with the next.
@@ -103,9 +106,9 @@ pub struct Slot<E: Engine> {
     pub persistent: E::PersistentState,
 }
 
-/// An endpoint in its slot.
+/// Open endpoint in its [`Slot`], with its helper thread and the page that tools read.
 pub struct Open<E: Engine> {
-    /// Boxed: this value is moved on callers' stacks, which may be small.
+    /// Engine; boxed because this value is moved on callers' stacks, which may be small.
     pub engine: Box<E>,
     /// Number of the endpoint's board.
     pub board: u32,
@@ -114,7 +117,7 @@ pub struct Open<E: Engine> {
     reopen_options: ReopenOptions,
 }
 
-/// Returns whether [`Slot::publish`] is due.
+/// Returns whether [`Slot::publish`] is due: about every 1024 polls, after a poll that checked every port.
 #[inline]
 pub fn is_to_be_shown(engine: &impl Engine) -> bool {
     let endpoint = engine.endpoint();
@@ -134,7 +137,7 @@ enum Ports {
     Lost,
 }
 
-/// Reasons why there is no endpoint.
+/// Reasons why an endpoint cannot be opened, or reopened in a child of `fork`.
 #[derive(Debug)]
 pub enum SlotError {
     /// The ports cannot be opened.
@@ -148,7 +151,7 @@ pub enum SlotError {
 }
 
 impl<E: Engine> Slot<E> {
-    /// Makes an empty slot.
+    /// Makes a slot without an endpoint; `beside` is its persistent state.
     pub fn new(beside: E::PersistentState) -> Self {
         Self {
             open: None,
@@ -159,13 +162,14 @@ impl<E: Engine> Slot<E> {
         }
     }
 
-    /// Returns the number of the current endpoint, or of the last one.
+    /// Returns the number of the current endpoint, counting the endpoints of this slot; of the last one if none is
+    /// open, and 0 before the first.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Stores an endpoint, with the next number.
+    /// Stores a newly opened endpoint, with the next number, in this slot, which must be empty; publishes its counters.
     pub fn put(&mut self, open: Open<E>) {
         debug_assert!(self.open.is_none());
         self.generation = self.generation.wrapping_add(1);
@@ -173,8 +177,8 @@ impl<E: Engine> Slot<E> {
         self.publish();
     }
 
-    /// Removes the endpoint. If the host has closed its descriptors ([`Guard::check_lost`]), the caller must leak the
-    /// ports ([`Engine::leave_port`]).
+    /// Removes the endpoint and wakes all threads that wait for it; `None` if the slot is empty. If the host has closed
+    /// its descriptors ([`Guard::check_lost`]), the caller must leak the ports ([`Engine::leave_port`]).
     pub fn take(&mut self) -> Option<Open<E>> {
         let mut open = self.open.take()?;
         open.engine.on_taken(&mut self.persistent);
@@ -185,27 +189,27 @@ impl<E: Engine> Slot<E> {
         Some(open)
     }
 
-    /// Returns the endpoint.
+    /// Returns the endpoint; `None` if none is open.
     #[inline]
     pub fn open(&self) -> Option<&Open<E>> {
         self.open.as_ref()
     }
 
-    /// Returns the endpoint's engine.
+    /// Returns the engine of the endpoint; `None` if none is open.
     #[inline]
     pub fn engine(&mut self) -> Option<&mut E> {
         self.open.as_mut().map(|open| &mut *open.engine)
     }
 
-    /// Returns the engine and the persistent state.
+    /// Returns the engine (`None` if no endpoint is open) and the persistent state.
     #[inline]
     pub fn parts(&mut self) -> (Option<&mut E>, &mut E::PersistentState) {
         let engine = self.open.as_mut().map(|open| &mut *open.engine);
         (engine, &mut self.persistent)
     }
 
-    /// Publishes the counters for tools. Called when [`is_to_be_shown`] says so, and so also notices that the ports
-    /// have found their descriptors closed.
+    /// Writes the counters, and some of the peers, to the page that tools read. Called when [`is_to_be_shown`] says so.
+    /// Also ends all operations if the ports have found that the host closed their descriptors.
     #[cold]
     pub fn publish(&mut self) {
         if self.is_used()
@@ -254,7 +258,8 @@ impl<E: Engine> Slot<E> {
         );
     }
 
-    /// In a child of `fork`: ends the parent's operations. The ports return with [`Self::open_anew`].
+    /// Ends the parent's operations in a child of `fork`, without using the ports; has no effect otherwise, or a second
+    /// time. [`Self::open_anew`] opens new ports.
     #[cold]
     pub fn take_over(&mut self) {
         if self.ports == Ports::Parents {
@@ -265,8 +270,8 @@ impl<E: Engine> Slot<E> {
         }
     }
 
-    /// In a child of `fork`: reopens the ports of the endpoint, if there is one, and claims the slot for this process.
-    /// `shared`: the slot's lock.
+    /// Reopens the ports of the endpoint, if there is one, in a child of `fork`, and claims the slot for this process.
+    /// Has no effect in a process that owns the slot already. `shared`: the slot's lock.
     #[cold]
     pub fn open_anew(
         slot: &mut Guard<'_, Self>,
@@ -290,8 +295,8 @@ impl<E: Engine> Slot<E> {
         Ok(())
     }
 
-    /// In a child of `fork`: drops the parent's endpoint and claims the slot for this process. Returns whether there
-    /// was an endpoint.
+    /// Drops the endpoint in a child of `fork`, without closing the parent's connections, and claims the slot for this
+    /// process. Returns whether there was an endpoint.
     #[cold]
     pub fn drop_inherited(&mut self, shared: &Shared<Self>) -> bool {
         self.take_over();
@@ -312,7 +317,8 @@ impl<E: Engine> Slot<E> {
 }
 
 impl<E: Engine> Open<E> {
-    /// Makes an engine's helper and page. The settings of waiting threads are applied already.
+    /// Makes the slot's entry for an engine: starts the helper thread, if `reopen_options` ask for one, and creates the
+    /// page that tools read. The settings of waiting threads are applied already ([`Shared::retune`]).
     pub fn new(
         engine: Box<E>,
         reopen_options: ReopenOptions,
@@ -347,7 +353,8 @@ impl<E: Engine> Open<E> {
         Ok(())
     }
 
-    /// Returns the current counters.
+    /// Returns the current counters; `waits` are those of waiting threads, which belong to the lock
+    /// ([`Shared::wait_stats`]).
     pub fn sample(&self, waits: WaitStats) -> Sample<'_> {
         sample(&*self.engine, waits)
     }

@@ -40,15 +40,15 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 /// Whether the last line was written without its end.
 static TORN: AtomicBool = AtomicBool::new(false);
 
-/// A logger to stderr.
+/// Logger, for the `log` crate, that writes to stderr.
 #[derive(Debug)]
 pub struct StderrLogger {
     filter: Logger,
 }
 
 impl StderrLogger {
-    /// Makes a logger that passes what the directives name, as in `info,mx_proto=trace`. An invalid directive is
-    /// ignored with a warning.
+    /// Makes a logger that passes what the directives (in `env_logger`'s syntax) name, as in `info,mx_proto=trace`. An
+    /// invalid directive is ignored with a warning.
     pub fn new(directives: &str) -> Self {
         let mut good = Vec::new();
         for directive in directives.split(',') {
@@ -84,8 +84,8 @@ impl StderrLogger {
     }
 }
 
-/// Reports panics of this library's code as log lines; Rust's own hook would block on a full pipe. A Rust program's
-/// hook is not affected: the library has its own copy of the standard library.
+/// Installs a panic hook that reports panics of this library's code as log lines; Rust's own hook would block on a full
+/// pipe. A Rust program's hook is not affected: the library has its own copy of the standard library.
 pub fn take_panics() {
     std::panic::set_hook(Box::new(|panic| {
         say(Level::Error, module_path!(), &format_args!("{panic}"));
@@ -120,7 +120,8 @@ fn say(level: Level, target: &str, args: &Arguments<'_>) {
     say_text(&format_args!("[{} {level:<5} {target}] {args}", Utc::now()));
 }
 
-/// Writes a line, or counts it as lost.
+/// Writes a line to stderr without blocking. A line that cannot be written is counted as lost; the next one that can be
+/// written is preceded by a line with that number.
 #[cold]
 #[inline(never)]
 pub fn say_text(text: &Arguments<'_>) {

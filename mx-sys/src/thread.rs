@@ -24,7 +24,7 @@ pub const PROGRESS_STACK: usize = 256 << 10;
 /// modules (nsswitch.conf(5)) that take 1 MiB exist. Such a thread ends when it has a result.
 pub const RESOLVER_STACK: usize = 2 << 20;
 
-/// Starts a thread with all signals blocked and `stack` bytes of stack.
+/// Starts a thread called `name` that calls `run`, with all signals blocked and `stack` bytes of stack.
 pub fn start<T: Send + 'static>(
     name: &str,
     stack: usize,
@@ -34,8 +34,8 @@ pub fn start<T: Send + 'static>(
     builder(name, stack).spawn(run)
 }
 
-/// Calls `run` in a thread, for work that may need more stack than the caller has; if no thread can be started, on the
-/// caller's stack.
+/// Calls `run` in a new thread with [`RESOLVER_STACK`] bytes of stack, for work that may need more than the caller has,
+/// and waits for its result. Calls `run` on the caller's stack if no thread can be started.
 pub fn apart<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
     // Kept here until called: a failed spawn drops its closure.
     let mut run = Some(run);

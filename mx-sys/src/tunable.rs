@@ -19,7 +19,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A setting of `S`.
+/// Setting: its name, its legal values, and the member of the settings struct `S` that stores it.
 #[derive(Debug)]
 pub struct Tunable<S> {
     /// Name of the environment variable and of the option.
@@ -160,20 +160,20 @@ const NO_NAME: &str = "auto";
 /// Text for no file, and for no text.
 const NO_PATH: &str = "none";
 
-/// Longest name: longer than any provider's.
+/// Maximum length of a [`ValueKind::Name`], in bytes: longer than any provider's name.
 pub const NAME_MAX: usize = 64;
 
-/// Longest path, as Linux accepts it.
+/// Maximum length of a [`ValueKind::Path`], in bytes, as Linux accepts it.
 pub const PATH_MAX: usize = libc::PATH_MAX as usize - 1;
 
-/// 1024 bytes.
+/// Number of bytes in a KiB.
 pub const K: u64 = 1024;
-/// 1024 K.
+/// Number of bytes in a MiB.
 pub const M: u64 = 1024 * K;
-/// 1024 M.
+/// Number of bytes in a GiB.
 pub const G: u64 = 1024 * M;
 
-/// A rejected setting.
+/// Setting that was not applied, and the reason.
 #[derive(Clone, Debug)]
 pub struct Refused {
     /// Name as given.
@@ -195,8 +195,9 @@ pub enum Reason {
     Elevated,
 }
 
-/// Reads settings: first from `environment` (only quantities in an elevated process), then from `options`
-/// (`NAME=value`, separated by commas or blanks). Returns the rejected ones, in that order.
+/// Reads settings into `settings`: first from `environment` (only quantities in an elevated process), then from
+/// `options` (`NAME=value`, separated by commas or blanks). Returns the rejected ones, in that order; they leave
+/// `settings` unchanged.
 pub fn load<'a, S: 'static>(
     rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
     settings: &mut S,
@@ -270,7 +271,8 @@ fn split_options(options: &str, is_text: impl Fn(&str) -> bool) -> Vec<&str> {
 }
 
 impl<S> Tunable<S> {
-    /// Sets the member in `settings` to the value of `text`.
+    /// Parses `text` and stores the value in this setting's member of `settings`. Fails, without a change, if the value
+    /// is not legal.
     pub fn apply(&self, settings: &mut S, text: &str) -> Result<(), Refused> {
         let Some(value) = self.kind.parse(text) else {
             return Err(Refused {

@@ -194,7 +194,7 @@ impl UserMemory {
         Ok(Self { first, len, rest })
     }
 
-    /// Returns whether the buffer has `total` bytes.
+    /// Returns whether the buffer is `total` bytes long.
     #[inline]
     pub fn adds_up_to(&self, total: i64) -> bool {
         self.len as i64 == total
@@ -435,7 +435,7 @@ impl MallocBuffer {
         NonNull::new(start.cast()).map(|start| Self { start, len })
     }
 
-    /// Copies a body that has arrived. `None` without memory.
+    /// Allocates a buffer and copies a received message body into it. `None` without memory.
     pub fn copy_of<S: Source + ?Sized>(source: &S) -> Option<Self> {
         let mut buffer = Self::new(source.len())?;
         source.copy_to(0, buffer.bytes_mut());

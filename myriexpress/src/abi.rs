@@ -20,13 +20,13 @@ use std::ptr::without_provenance_mut;
 /// A handle's 64 bits have to fit into a pointer.
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
-/// Opaque type of `mx_endpoint_t`.
+/// Opaque type that the handle `mx_endpoint_t` points to; never dereferenced.
 #[repr(C)]
 pub struct mx_endpoint {
     _opaque: [u8; 0],
 }
 
-/// Opaque type of `mx_request_t`.
+/// Opaque type that the handle `mx_request_t` points to; never dereferenced.
 #[repr(C)]
 pub struct mx_request {
     _opaque: [u8; 0],

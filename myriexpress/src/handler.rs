@@ -26,14 +26,15 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// The process's handler; null for the [`default`].
 static OF_PROCESS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Sets the process's handler, or the [`default`] for null. Returns the previous one, which is never null.
+/// Sets the process's error handler; null restores the default, which ends the process unless `MX_ERRORS_ARE_FATAL` is
+/// off. Returns the previous handler, which is never null.
 pub fn set(handler: mx_error_handler_t) -> mx_error_handler_t {
     let pointer = handler.map_or(std::ptr::null_mut(), |handler| handler as *mut ());
     let before = OF_PROCESS.swap(pointer, Ordering::AcqRel);
     Some(from_pointer(before).unwrap_or_else(default))
 }
 
-/// Returns a handler as the number that an endpoint keeps; 0 for null.
+/// Returns a handler's address as the number that an endpoint keeps; 0 for null.
 pub fn word(handler: mx_error_handler_t) -> usize {
     handler.map_or(0, |handler| handler as usize)
 }
@@ -46,7 +47,8 @@ fn default() -> Handler {
     }
 }
 
-/// Calls the handler responsible for `endpoint`, and returns its result.
+/// Reports a failed call, with `text` and `code`, to the error handler of `endpoint`, or the process's if that has
+/// none. Returns the handler's result, which the call returns to C.
 #[cold]
 pub fn report(endpoint: Option<EndpointHandle>, text: &str, code: Code) -> mx_return_t {
     let own = endpoint.and_then(process::error_handler_of);
@@ -59,7 +61,8 @@ pub fn report(endpoint: Option<EndpointHandle>, text: &str, code: Code) -> mx_re
     unsafe { handler(text.as_mut_ptr().cast(), code as mx_return_t) }
 }
 
-/// Calls the handler for a failed request that is handed out; the handler may change the status code.
+/// Reports a failed request to the error handler before its result is handed out. Success and truncation are not
+/// reported. A handler that returns another code changes the status code.
 #[inline]
 pub fn judge(endpoint: EndpointHandle, function: &str, status: &mut Status) {
     const SUCCESS: u32 = StatusCode::Success as u32;
@@ -104,7 +107,7 @@ pub unsafe extern "C" fn fatal(text: *mut c_char, ret: mx_return_t) -> mx_return
     std::process::exit(1)
 }
 
-/// Implements `MX_ERRORS_RETURN`.
+/// Implements `MX_ERRORS_RETURN`: returns `ret`, so that the failed call returns its code.
 ///
 /// # Safety
 ///

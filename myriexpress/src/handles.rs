@@ -21,7 +21,8 @@ pub const REQUESTS_MAX: usize = 1 << REQUEST_BITS;
 const SLOT_BITS: u32 = 10;
 const REQUEST_BITS: u32 = 24;
 
-/// An open endpoint.
+/// Handle of an endpoint, as C has it: its slot in the process's table, and a generation that marks handles of earlier
+/// endpoints there as stale.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EndpointHandle(pub u64);
 
@@ -38,18 +39,19 @@ impl EndpointHandle {
         (slot < SLOTS_MAX).then_some(slot)
     }
 
-    /// Returns the generation.
+    /// Returns the generation, which differs for each endpoint opened in a slot.
     pub fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// A request that has not been tested to its end.
+/// Handle of a request, as C has it; stale once the request's result has been reported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestHandle(pub u64);
 
 impl RequestHandle {
-    /// Composes a handle from the endpoint's slot and the request's id there. Uses the lower bits of the generation.
+    /// Composes a handle from the endpoint's slot and the request's id in that endpoint. Uses the lower bits of the
+    /// id's generation.
     #[inline]
     pub fn new(slot: usize, request: RequestId) -> Self {
         debug_assert!(slot < SLOTS_MAX && (request.index() as usize) < REQUESTS_MAX);
@@ -60,7 +62,7 @@ impl RequestHandle {
         Self(word)
     }
 
-    /// Returns the endpoint's slot in the process's table.
+    /// Returns the endpoint's slot in the process's table; `None` for a number that never was a handle.
     pub fn slot(self) -> Option<usize> {
         let slot = self.0 & ((1 << SLOT_BITS) - 1);
         (slot as usize).checked_sub(1)
@@ -108,7 +110,7 @@ impl Address {
     /// No address: the source in a status without one.
     pub const NONE: Self = Self { words: [0, 0] };
 
-    /// Composes an address.
+    /// Composes the address of a peer of `endpoint`.
     pub fn new(endpoint: EndpointHandle, peer: PeerKey) -> Self {
         let peer = u64::from(peer.generation) << 32 | (u64::from(peer.index) + 1);
         Self {

@@ -47,7 +47,7 @@ numbers! {
     }
 }
 
-/// The board of a query.
+/// Board that a query is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     /// The endpoint's board, or the first without an endpoint.
@@ -58,7 +58,7 @@ pub enum Which {
     Nic(NicId),
 }
 
-/// Result for C.
+/// Value of an info key, as bytes for C.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     bytes: Vec<u8>,
@@ -67,7 +67,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns the bytes that fit into `room` bytes; an error if fewer than needed do.
+    /// Returns the bytes to write to a C buffer of `room` bytes; fails if the value does not fit. Only the 0 that ends
+    /// a list of NIC ids may be left out.
     pub fn fitting(&self, room: usize) -> Result<&[u8], Error> {
         if room < self.needed {
             let text = format!("out_len is {room}, the answer has {} bytes", self.needed);
@@ -105,13 +106,14 @@ const MX_SPEED_2G: u32 = 0;
 const MX_SPEED_10G: u32 = 1;
 const MX_SPEED_OPEN_MX: u32 = 2;
 
-/// Returns the key with that number.
+/// Returns the info key with that number; fails if there is none.
 pub fn key(number: u32) -> Result<Key, Error> {
     Key::of(number)
         .ok_or_else(|| Error::new(Code::BadInfoKey, format!("there is no info key {number}")))
 }
 
-/// Answers the query `key`.
+/// Answers the query `key`: about `endpoint`, the library, or for a property of a board about `which`. Fails if the
+/// endpoint is not open, and before `mx_init`.
 pub fn answer(key: Key, endpoint: Option<EndpointHandle>, which: Which) -> Result<Answer, Error> {
     // An invalid endpoint makes every query fail.
     let board = endpoint.map(process::board_of).transpose()?;

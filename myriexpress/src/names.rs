@@ -11,14 +11,15 @@ use crate::error::{Code, Error};
 use mx_proto::NicId;
 use mx_sys::nic;
 
-/// Returns the NIC id of `host` or `host:board`.
+/// Resolves `host` or `host:board` to a NIC id; may use the network.
 pub fn nic_id(name: &str) -> Result<NicId, Error> {
     nic::resolve_mx_name(name)
         .map(|found| found.nic)
         .map_err(|error| Error::new(Code::HostNotFound, error.to_string()))
 }
 
-/// Returns `host:board`, at most [`nic::MX_NAME_MAX`] bytes.
+/// Returns the name of a NIC id as `host:board`, at most [`nic::MX_NAME_MAX`] bytes; fails if nothing is known of the
+/// id.
 pub fn hostname(nic: NicId) -> Result<String, Error> {
     nic::mx_name(nic).ok_or_else(|| {
         let text = format!("nothing is known of NIC {:#018x}", nic.0);
@@ -26,12 +27,12 @@ pub fn hostname(nic: NicId) -> Result<String, Error> {
     })
 }
 
-/// Returns the NIC id of a board of this machine.
+/// Returns the NIC id of a board of this machine; fails if there is no such board.
 pub fn of_board(board: u32) -> Result<NicId, Error> {
     nic::own_nic(Some(board)).map_err(|error| Error::new(Code::BoardUnknown, error.to_string()))
 }
 
-/// Returns the board of this machine with the NIC id.
+/// Returns the number of this machine's board with that NIC id; fails if it belongs to another machine.
 pub fn board_number(nic: NicId) -> Result<u32, Error> {
     nic::board_number(nic).ok_or_else(|| {
         let text = format!("NIC {:#018x} is none of this host's", nic.0);

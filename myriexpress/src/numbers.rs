@@ -18,7 +18,7 @@ macro_rules! numbers {
             /// All values.
             pub const ALL: &[Self] = &[$(Self::$one,)*];
 
-            /// Returns the value with that number.
+            /// Returns the value with that number; `None` if there is none.
             #[must_use]
             pub fn of(number: u32) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| *one as u32 == number)
@@ -29,7 +29,7 @@ macro_rules! numbers {
         numbers! { $(#[$about])* $name { $($one = $number,)* } }
 
         impl $name {
-            /// Returns the text of any number.
+            /// Returns the text for a number; a general text for an unknown one.
             #[must_use]
             pub fn words(number: u32) -> &'static std::ffi::CStr {
                 match number {

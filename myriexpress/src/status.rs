@@ -28,7 +28,7 @@ numbers! {
     }
 }
 
-/// `mx_status_t`.
+/// Result of a request: `mx_status_t` of C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Status {

@@ -10,10 +10,11 @@
 
 use std::sync::OnceLock;
 
-/// Facts about a host's BMI.
+/// Properties of a host's BMI in which hosts differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Offset in an operation of the address that the host reads, in bytes: 72 or 80.
+    /// Offset, in the struct that an operation's id points to, at which the host reads the peer's address: 72 or 80
+    /// bytes.
     pub addr_at: usize,
     /// Number of operations before a completed one's id is reused: more for hosts that cancel late.
     pub reuse_delay: u32,
@@ -23,7 +24,7 @@ pub struct Facts {
     pub max_addr_len: usize,
     /// Whether the host may listen without naming an endpoint, and asks afterwards for the number.
     pub listens_anywhere: bool,
-    /// Whether the host drops its addresses after `finalize`.
+    /// Whether the host drops its address objects after `finalize`; if not, `finalize` drops them.
     pub drops_addresses: bool,
 }
 
@@ -39,7 +40,7 @@ const DEFAULT: Facts = Facts {
 
 static HOST: OnceLock<&'static Facts> = OnceLock::new();
 
-/// Sets the host. Only the first call counts: a library has one host.
+/// Sets the host's facts, when the library is loaded. Only the first call counts: a library has one host.
 pub fn is(facts: &'static Facts) {
     HOST.get_or_init(|| facts);
 }

@@ -33,7 +33,7 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The host's logger.
+/// OrangeFS's logger: functions and variables that were found in the host.
 #[derive(Clone, Copy)]
 pub struct Gossip {
     /// `gossip_err`.
@@ -51,7 +51,7 @@ unsafe impl Send for Gossip {}
 // SAFETY: as above.
 unsafe impl Sync for Gossip {}
 
-/// Bit of `gossip_debug_mask` for this method.
+/// Bit of the host's `gossip_debug_mask` that enables this method's debug lines.
 pub const GOSSIP_BMI_DEBUG_MX: u64 = 1 << 50;
 
 type RegAddr = unsafe extern "C" fn(addr: *mut bmi_method_addr) -> BMI_addr_t;
@@ -110,12 +110,13 @@ fn find_gossip(host: caller::Library) -> Option<Gossip> {
     }
 }
 
-/// Returns whether [`register_addr`] has a host function to call.
+/// Returns whether the host has a function to register peers, for [`register_addr`] to call.
 pub fn is_there() -> bool {
     pair().0.is_some()
 }
 
-/// Uses these functions instead of those that `dlsym` finds; `None` returns to the latter.
+/// Sets the functions given to `bmi_mx_set_host`, which take precedence over those that `dlsym` finds in the host;
+/// `None` removes them.
 pub fn set_host(host: Option<bmi_mx_host>) {
     *GIVEN.write() = host;
     // Look up now, while the caller is the host: another thread may be the first to need a missing function.
@@ -134,12 +135,12 @@ fn pair() -> (Option<RegAddr>, Option<ForgetAddr>) {
     }
 }
 
-/// Returns the logger passed to `bmi_mx_set_host`.
+/// Returns the logger passed to `bmi_mx_set_host`; `None` if none was.
 pub fn given_log() -> Option<unsafe extern "C" fn(level: c_int, line: *const c_char)> {
     GIVEN.read().as_ref().and_then(|host| host.log)
 }
 
-/// Returns the host's own logger.
+/// Returns OrangeFS's logger; `None` if the host does not export one.
 pub fn gossip() -> Option<&'static Gossip> {
     found().gossip.as_ref()
 }
@@ -162,7 +163,8 @@ pub unsafe fn register_addr(addr: *mut bmi_method_addr) -> BMI_addr_t {
     }
 }
 
-/// Tells the host that the peer with that id is lost, so that it may drop the address.
+/// Tells the host that the peer with the id `name` is lost, so that it may drop the address. Has no effect if the host
+/// has no function for that.
 pub fn forget_addr(name: BMI_addr_t) {
     if let Some(forget) = pair().1 {
         let _off = CancellationDisabled::new();
@@ -178,7 +180,7 @@ fn next_own_name() -> BMI_addr_t {
 }
 
 impl Gossip {
-    /// Returns whether debug lines of this method are wanted now.
+    /// Returns whether the host's log settings at this moment enable debug lines of this method.
     pub fn debug_wanted(&self) -> bool {
         // SAFETY: words of the host, aligned and always mapped. Volatile, because the host changes them without
         // synchronization.

@@ -26,7 +26,7 @@ use libc::c_void;
 use mx_proto::RequestId;
 use mx_proto::ops::{List, OpStorage, Ops};
 
-/// Completion of one operation, as the host gets it.
+/// Completion of one operation, as a test call reports it to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
     /// Id of the operation, stale from now on.

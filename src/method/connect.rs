@@ -35,8 +35,9 @@ use mx_proto::{
 use mx_sys::{MallocBuffer, UserMemory};
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Returns the peer of an address object, making it if necessary, at the first of the interfaces that the name
-    /// resolves to. `looked_up`: the object comes from a look-up, not from `initialize`.
+    /// Returns the peer of an address object. If the object has none yet, attaches it to the peer at the first of
+    /// `nics` (interfaces that `name` resolves to, best first), which is added if necessary. `looked_up`: the object
+    /// comes from a look-up, not from `initialize`.
     pub fn attach(
         &mut self,
         addr: *mut bmi_method_addr,

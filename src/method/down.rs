@@ -150,7 +150,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Drops an address object that the host no longer uses. The last one takes its peer with it.
+    /// Drops an address object that the host no longer uses. With its last object a peer is disconnected: its
+    /// operations end with -BMI_ENETRESET, and its unexpected messages are dropped.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
         if let Some(peer) = self.peers().at_addr(addr)
             && let HostRegistration::Known {

@@ -28,7 +28,7 @@ pub struct MethodReport {
     pub operations: u64,
     /// Bytes of messages that arrived before their receives.
     pub early_bytes: u64,
-    /// Bytes lent or used, and their limit.
+    /// Bytes for unexpected messages that are lent to peers or in use, and the maximum of that number.
     pub usage: (u64, u64),
 }
 
@@ -53,7 +53,7 @@ impl PeerGauges {
 }
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Returns the counters that tools show beside the endpoint's.
+    /// Returns the method's counters for the published page, where tools read them beside the endpoint's.
     pub fn gauges(&self) -> MethodGauges {
         MethodGauges {
             peers: self.peers().len() as u64,
@@ -62,7 +62,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Returns the levels and counters for a program's query.
+    /// Returns the levels and counters that answer a program's `BMI_MX_GET_CREDITS`.
     pub fn report(&self) -> MethodReport {
         let (used, limit) = self.endpoint.unexpected_usage();
         MethodReport {
@@ -77,7 +77,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Returns the levels of a peer; for a removed peer those of one that never connected.
+    /// Returns the levels of a peer; [`PeerGauges::NONE`] if it was removed.
     pub fn peer_gauges(&self, key: PeerKey) -> PeerGauges {
         let Some(peer) = self.peers().get(key) else {
             return PeerGauges::NONE;

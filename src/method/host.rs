@@ -31,7 +31,7 @@ use mx_sys::{MallocBuffer, UserMemory};
 /// Number of contexts.
 pub const CONTEXTS: usize = BMI_MAX_CONTEXTS as usize;
 
-/// A task that the method does after the endpoint's call in which it arose.
+/// Task that arises inside a call of the endpoint, and that the method does after that call.
 #[derive(Debug)]
 pub enum DeferredTask {
     /// An internal operation has completed.
@@ -47,11 +47,12 @@ pub enum DeferredTask {
     },
     /// A handshake message has arrived.
     Handshake(HandshakeMessage),
-    /// A peer with cancelled receives has left another message.
+    /// Another message has arrived from a peer some of whose receives were cancelled: if its messages use up most of
+    /// its quota here, those for cancelled receives are dropped.
     OverQuota(PeerKey),
 }
 
-/// The method's owner of its endpoint.
+/// Owner of the method's endpoint: the state that the endpoint calls back into (peers, arrivals, completions).
 #[derive(Debug)]
 pub struct Host {
     /// Name by which this process introduces itself to peers.

@@ -31,7 +31,7 @@ use std::ptr::NonNull;
 pub struct Unexpected {
     /// Address object of the sender.
     pub addr: NonNull<bmi_method_addr>,
-    /// Contents, from `malloc` with exactly this size.
+    /// Contents, in a buffer from `malloc` of exactly this size, which the receiver of this value has to free.
     pub buffer: *mut c_void,
     /// Length in bytes.
     pub size: i64,
@@ -46,13 +46,14 @@ pub struct Unexpected {
 pub enum NextUnexpected {
     /// A message.
     Message(Unexpected),
-    /// A new object that has to be registered with the host; [`Method::registered`] follows.
+    /// The sender's new address object. The caller registers it with the host without the lock, calls
+    /// [`Method::registered`], and asks again for the message.
     Register(NonNull<bmi_method_addr>),
 }
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Returns the next unexpected message of a class, or the object to be registered first. `None` if there is none,
-    /// or while another thread registers a peer.
+    /// Removes and returns the next unexpected message of a class, or returns the sender's object to be registered
+    /// first. `None` if there is no message, or while another thread registers a peer.
     pub fn next_unexpected(&mut self, class: u8) -> Option<NextUnexpected> {
         if self.registering {
             return None;
@@ -101,8 +102,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Some(NextUnexpected::Register(addr))
     }
 
-    /// Records the host's id of a registered object; 0 if the host had no memory for it: then the message stays, and
-    /// the object is removed. Returns whether registration succeeded.
+    /// Records `name`, the host's id of a registered object. 0 means that the host had no memory for it: then the
+    /// message stays, and the object is removed. Returns whether registration succeeded.
     pub fn registered(&mut self, addr: NonNull<bmi_method_addr>, name: BMI_addr_t) -> bool {
         self.registering = false;
         self.arrivals_mut().set_events();

@@ -16,8 +16,9 @@ use mx_proto::{Clock, Config, Endpoint, Identity};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Ends the parent's operations and connections. Until [`Self::reopen`] nothing may be posted, but completions may
-    /// be taken and objects dropped.
+    /// Ends all operations (-BMI_ENETRESET) and connections without using the port: in a child of `fork`, where they
+    /// are the parent's, or after the host has closed the descriptors. Until [`Self::reopen`] nothing may be posted,
+    /// but completions may be taken and objects dropped.
     pub fn inherit(&mut self) {
         let cause = Cause::Reset;
         let mut lost = self.peers().keys();
@@ -39,7 +40,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Continues over `port` as `identity`, under the name `name`. Returns the old port.
+    /// Continues over `port` as `identity`, and introduces itself to peers as `name`. Returns the old port, whose
+    /// descriptors belong to the parent of `fork`.
     pub fn reopen(&mut self, name: String, config: Config, identity: Identity, port: P) -> P {
         self.endpoint.owner_mut().name = name;
         self.endpoint.reopen(config, identity, port)

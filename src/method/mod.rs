@@ -130,11 +130,12 @@ pub enum PostOutcome {
 pub struct Settings {
     /// Time limit of connecting to a peer, handshake included; `None`: no limit.
     pub connect_timeout: Option<Duration>,
-    /// Time that an expected send may stay unmatched; `None`: while the peer lives.
+    /// Time after which an unmatched expected send is cancelled; `None`: not while the peer lives.
     pub send_timeout: Option<Duration>,
-    /// Time that an unexpected send may wait for its receiver; `None`: while the peer lives.
+    /// Time after which an unexpected send is cancelled that its receiver has no room for; `None`: not while the peer
+    /// lives.
     pub unexpected_timeout: Option<Duration>,
-    /// Time that a receive may stay unmatched; `None`: while the peer lives.
+    /// Time after which an unmatched receive is cancelled; `None`: not while the peer lives.
     pub recv_timeout: Option<Duration>,
     /// Size limit of unexpected messages, in bytes.
     pub unexpected_max: usize,
@@ -164,7 +165,8 @@ impl Default for Settings {
     }
 }
 
-/// A running method over port `P` with clock `C`.
+/// Running BMI method over port `P` with clock `C`: its endpoint, peers and operations. No call blocks; the caller
+/// provides the lock.
 #[derive(Debug)]
 pub struct Method<P, C> {
     pub(crate) endpoint: Endpoint<P, C, Host>,
@@ -188,8 +190,8 @@ pub(crate) const OPERATION_COST: usize = 2 << 10;
 pub const UNEXPECTED_READY: u64 = 1 << 16;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Makes a method with the name `name` over `endpoint`, which must have been made with
-    /// [`crate::match_layout::KEY`].
+    /// Makes a method over `endpoint`, which must have been made with [`crate::match_layout::KEY`]. `name`: the name by
+    /// which this process introduces itself to peers.
     pub fn new(settings: Settings, name: String, mut endpoint: Endpoint<P, C, Host>) -> Self {
         endpoint.owner_mut().name = name;
         let room = Claim::new(endpoint.supply(), OPERATION_COST);
@@ -207,12 +209,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// Returns the endpoint below.
+    /// Returns the protocol endpoint that the method uses.
     pub fn endpoint(&self) -> &Endpoint<P, C, Host> {
         &self.endpoint
     }
 
-    /// Returns the endpoint below, to arm and disarm it and to reach its port.
+    /// Returns the protocol endpoint that the method uses, to arm and disarm it and to reach its port.
     pub fn endpoint_mut(&mut self) -> &mut Endpoint<P, C, Host> {
         &mut self.endpoint
     }
@@ -227,7 +229,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         &mut self.endpoint.owner_mut().arrivals
     }
 
-    /// Returns the peers.
+    /// Returns the table of peers.
     pub fn peers(&self) -> &Peers {
         &self.endpoint.owner().peers
     }
@@ -285,7 +287,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.deadline()
     }
 
-    /// Returns the events since the last call: a bit for each context with completions, and [`UNEXPECTED_READY`].
+    /// Returns, and clears, the events since the last call: a bit for each context with new completions, and
+    /// [`UNEXPECTED_READY`].
     #[inline]
     pub fn take_produced(&mut self) -> u64 {
         let host = self.endpoint.owner_mut();
@@ -296,7 +299,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         produced
     }
 
-    /// Returns the completion of operation `id`, if it has completed.
+    /// Removes and returns the completion of operation `id`; `None` if it has not completed. Fails if there is no such
+    /// operation in `context`.
     #[inline]
     pub fn take_done(&mut self, id: i64, context: i64) -> Result<Option<Done>, Box<Error>> {
         let op = self.find(id, context)?;
@@ -310,14 +314,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.owner().done_waiting(context as usize) != 0
     }
 
-    /// Removes and returns the first completion of a context.
+    /// Removes and returns the first completion of a context; `None` if there is none.
     #[inline]
     pub fn pop_done(&mut self, context: i64) -> Option<Done> {
         let (host, ops) = self.endpoint.split();
         host.pop(ops, context as usize)
     }
 
-    /// Drops the completions of a context.
+    /// Drops the completions of a context that no test call has taken. Operations in progress continue.
     pub fn close_context(&mut self, context: i64) {
         let mut dropped = 0;
         while self.pop_done(context).is_some() {
@@ -340,21 +344,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.has_forgotten() | self.has_questions()
     }
 
-    /// Returns the host's ids of lost peers, once each, for the host's `forget` function.
+    /// Removes and returns the host's ids of peers lost since the last call, for the caller to pass to the host's
+    /// `forget` function without the lock.
     pub fn take_forgotten(&mut self) -> Vec<BMI_addr_t> {
         std::mem::take(&mut self.forgotten)
     }
 
-    /// Ends everything: peers are told, and operations end without a completion. [`Self::leave`] sends the last
-    /// packets.
+    /// Disconnects all peers, which are told, and ends all operations without a completion. [`Self::leave`] sends the
+    /// last packets.
     pub fn close(&mut self) {
         self.endpoint.close();
         self.forget_events();
         self.endpoint.owner_mut().discarding = true;
     }
 
-    /// The only function to call after [`Self::close`]: sends what can be sent. New peers are rejected, and messages
-    /// still queued for a peer are never sent. Returns whether anything happened.
+    /// Sends the last packets after [`Self::close`], when no other function may be called. New peers are rejected, and
+    /// messages still queued for a peer are never sent. Returns whether anything happened.
     pub fn leave(&mut self) -> bool {
         let busy = self.endpoint.progress();
         if self.endpoint.remotes() > 0 {

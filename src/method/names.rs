@@ -28,7 +28,7 @@ use mx_proto::{Clock, NicId, Target};
 use mx_sys::{UserMemory, nic};
 use std::sync::Arc;
 
-/// A question for the interface that an address object's name resolves to now.
+/// Question to the resolver, which may block: the interface that an address object's name resolves to now.
 #[derive(Debug)]
 pub struct NameQuery {
     addr: *mut bmi_method_addr,
@@ -39,12 +39,12 @@ pub struct NameQuery {
 unsafe impl Send for NameQuery {}
 
 impl NameQuery {
-    /// Returns the name.
+    /// Returns the name to be resolved.
     pub fn name(&self) -> &PeerName {
         &self.name
     }
 
-    /// Returns the interface that the name resolved to before.
+    /// Returns the interface that the name resolved to before; `None` if it has not been resolved yet.
     pub fn before(&self) -> Option<NicId> {
         address::nic(self.addr)
     }
@@ -57,7 +57,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         !self.questions.is_empty()
     }
 
-    /// Returns names to be resolved, for [`Self::resolved`].
+    /// Removes and returns the names to be resolved. The caller resolves them without the lock, and passes each answer
+    /// to [`Self::resolved`].
     pub fn take_questions(&mut self) -> Vec<NameQuery> {
         std::mem::take(&mut self.questions)
     }

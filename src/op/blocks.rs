@@ -111,7 +111,8 @@ impl Row {
     }
 }
 
-/// The blocks of one method.
+/// Operations of one method, in blocks that are never unmapped, because the host uses an operation's id as a pointer to
+/// its block.
 pub struct Blocks {
     row: Option<Row>,
     /// Address of the first block; dangling while there is none.

@@ -21,7 +21,7 @@ pub enum Role {
     None,
 }
 
-/// The method's part of an operation.
+/// Data that the method keeps with each operation of the endpoint.
 #[derive(Debug)]
 pub struct OpData {
     /// Purpose of the operation.
@@ -30,7 +30,8 @@ pub struct OpData {
     pub context: u8,
     /// Class of an unexpected message, else 0.
     pub class: u8,
-    /// Whether this is a receive posted while the conversation with its peer was cut.
+    /// Whether this is a receive posted while the conversation with its peer was cut: it ends with -BMI_ENETRESET if no
+    /// unexpected send follows.
     pub provisional: bool,
     /// Whether the operation waits in its peer's queue for the peer to become ready.
     pub pending: bool,
@@ -95,7 +96,8 @@ impl OpData {
         }
     }
 
-    /// Sets the result, whatever the endpoint reports.
+    /// Sets the completion in advance: `error`, a negative code that takes precedence over the endpoint's result, and
+    /// `size`, the bytes transferred.
     pub fn set_end(&mut self, error: i32, size: i64) {
         (self.error, self.size) = (error, size);
     }
@@ -124,7 +126,8 @@ impl OpData {
         }
     }
 
-    /// Returns the code of an operation that timed out.
+    /// Returns the negative BMI code with which the operation ends if it times out: -BMI_ENETRESET for a provisional
+    /// receive, else -BMI_ETIMEDOUT.
     pub fn timeout_code(&self) -> i32 {
         if self.provisional {
             Cause::Reset.code()

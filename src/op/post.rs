@@ -53,8 +53,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         post.kind == PostKind::Recv && self.endpoint.probe(bits, MATCH).is_some()
     }
 
-    /// Front of [`Self::post_send`] for a small expected message: sends it at once if nothing else waits. Returns false
-    /// if nothing was sent, and `post_send` is to be called.
+    /// Sends a small expected message at once if the peer is connected and nothing else waits: the fast path of
+    /// [`Self::post_send`]. True: the send is complete, and is not reported. False: nothing was sent, and `post_send`
+    /// is to be called.
     #[inline(always)]
     pub fn send_at_once(&mut self, key: PeerKey, tag: u32, context: i64, body: &[u8]) -> bool {
         let Some((remote, tx_id)) = self.ready_peer(key) else {
@@ -65,8 +66,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             && self.endpoint.send_at_once(remote, bits, body)
     }
 
-    /// Front of [`Self::post_recv`] for one buffer of a connected peer while no message waits for a receive. Returns
-    /// `None` if nothing was posted, and `post_recv` is to be called.
+    /// Posts a receive into one buffer from a connected peer while no message waits for a receive: the fast path of
+    /// [`Self::post_recv`]. `what` supplies the buffer and the operation's data. Returns the operation's id, or `None`
+    /// if nothing was posted, and `post_recv` is to be called.
     #[inline(always)]
     pub fn recv_at_once(
         &mut self,

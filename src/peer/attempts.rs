@@ -29,7 +29,8 @@ pub struct Attempt {
     pub nic: NicId,
     /// Transport connect (ICON_REQ) in progress, or the reason why it failed.
     pub request: Result<RequestId, Cause>,
-    /// Cause that cut the first attempt at this address, if any. At most two attempts are made.
+    /// Cause that cut the first attempt at this address; `None` during the first one. A second attempt that is cut is
+    /// the last.
     pub cut: Option<Cause>,
     /// The peer's id for this process; `None` until its hello has arrived.
     pub tx_id: Option<u32>,
@@ -48,7 +49,7 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Makes an empty list. `cut`: how the previous connection ended.
+    /// Makes an empty list. `cut`: why the previous connection was lost before it was ready; `None` for a first try.
     pub fn after(cut: Option<Cause>) -> Self {
         Self {
             cut,
@@ -56,7 +57,7 @@ impl Attempts {
         }
     }
 
-    /// Records an attempt that has begun at its interface, or failed to begin.
+    /// Records an attempt that has begun at its interface, or failed to begin, in place of an earlier one there.
     pub fn begin(&mut self, attempt: Attempt) {
         match self.all.iter_mut().find(|known| known.nic == attempt.nic) {
             Some(known) => *known = attempt,
@@ -64,7 +65,7 @@ impl Attempts {
         }
     }
 
-    /// Returns the attempt of that transport connect, while in progress.
+    /// Returns the attempt whose transport connect `request` is in progress.
     pub fn of(&mut self, request: RequestId) -> Option<&mut Attempt> {
         let mut all = self.all.iter_mut();
         all.find(|attempt| attempt.request == Ok(request))

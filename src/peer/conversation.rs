@@ -41,7 +41,7 @@ pub enum Conversation {
 }
 
 impl Conversation {
-    /// Records that an unexpected message is posted, with or without a connection.
+    /// Records that an unexpected message is posted. `ready`: whether the peer is connected.
     pub fn on_post(&mut self, ready: bool) {
         *self = match self {
             Self::Unopened | Self::Begun if !ready => Self::Begun,

@@ -40,7 +40,7 @@ pub enum State {
     Ready(Ready),
     /// The connection has ended, and its operations complete. INIT follows within the same call.
     Disconnect {
-        /// Result of the operations.
+        /// Cause, which determines the code with which the operations complete.
         cause: Cause,
     },
 }
@@ -59,7 +59,7 @@ pub enum WaitState {
     },
 }
 
-/// A finished handshake.
+/// Result of a finished handshake: the two ids needed to send to the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
     /// The endpoint's id of the peer.
@@ -69,7 +69,7 @@ pub struct Ready {
 }
 
 impl State {
-    /// Returns the endpoint's id of the peer, if known.
+    /// Returns the endpoint's id of the peer; `None` before the endpoint is connected to the peer.
     #[inline]
     pub const fn remote(&self) -> Option<RemoteId> {
         match self {
@@ -184,7 +184,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns the negative BMI code.
+    /// Returns the negative BMI code with which the peer's operations complete.
     pub const fn code(self) -> c_int {
         -match self {
             Self::Reset => bmi::BMI_ENETRESET,

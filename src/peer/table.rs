@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
-/// Key of a peer; stale once the peer is removed.
+/// Key of a peer in [`Peers`]; finds nothing once the peer is removed, even if another one has its id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerKey {
     id: u32,
@@ -42,7 +42,8 @@ impl PeerKey {
         generation: 0,
     };
 
-    /// Returns the number that this process gave the peer (`rx_id`).
+    /// Returns the id that this process gave the peer (`rx_id`), which the peer puts into every message to this
+    /// process.
     #[inline]
     pub const fn id(self) -> u32 {
         self.id
@@ -83,7 +84,7 @@ pub enum HostRegistration {
     },
 }
 
-/// An address object of a peer.
+/// Address object by which the host refers to a peer.
 #[derive(Debug)]
 pub struct Object {
     /// Pointer that the host has.
@@ -99,7 +100,7 @@ pub struct Object {
 pub struct Wait {
     /// Attempts to connect, while in Connecting.
     pub attempts: Attempts,
-    /// End of WAIT; `None` if unlimited.
+    /// Time at which connecting fails, and the reminder set for it; `None` without a time limit.
     pub until: Option<(Instant, Reminder)>,
 }
 
@@ -117,11 +118,11 @@ pub struct Peer {
     pub target: Target,
     /// Data of WAIT, while in WAIT.
     pub wait: Option<Box<Wait>>,
-    /// Interface at which the peer was last reached.
+    /// Interface at which the peer was last reached; `None` if it never was.
     pub reached: Option<NicId>,
     /// Address objects of the peer, oldest first.
     pub objects: SmallVec<[Object; 1]>,
-    /// Whether expected operations can have a counterpart.
+    /// State of the conversation, which decides whether expected operations can have a counterpart.
     pub conversation: Conversation,
     /// Whether receives of the peer may be provisional.
     pub has_provisional: bool,
@@ -159,12 +160,12 @@ impl Peer {
         all
     }
 
-    /// Returns the attempts of the connect in progress.
+    /// Returns the attempts of the connect in progress; `None` if the peer is not in WAIT.
     pub fn attempts_mut(&mut self) -> Option<&mut Attempts> {
         Some(&mut self.wait.as_mut()?.attempts)
     }
 
-    /// Returns the first interface that this connect has not tried.
+    /// Returns the first interface that this connect has not tried; `None` if all have been tried.
     pub fn untried(&self) -> Option<NicId> {
         let mut addresses = self.addresses().into_iter();
         let wait = self.wait.as_ref();
@@ -225,15 +226,16 @@ impl Peers {
         self.limit
     }
 
-    /// Adds a peer to connect to, in INIT, and enters it under `target` unless another peer is. `None` if all ids are
-    /// in use.
+    /// Adds a peer that this process will connect to, in INIT. [`Peers::called`] finds it under `target`, unless
+    /// another peer is there already. `None` if all ids are in use.
     pub fn add(&mut self, target: Target, name: &str) -> Option<PeerKey> {
         let key = self.add_one(target, name, false)?;
         self.calls.entry(target).or_insert(key);
         Some(key)
     }
 
-    /// Adds a peer that has connected, in INIT, without entering it under its target.
+    /// Adds a peer that has connected to this process, in INIT. [`Peers::called`] does not find it under `target`.
+    /// `None` if all ids are in use.
     pub fn add_caller(&mut self, target: Target, name: &str) -> Option<PeerKey> {
         self.add_one(target, name, true)
     }
@@ -273,7 +275,7 @@ impl Peers {
         Some(key)
     }
 
-    /// Removes a peer without operations; its id may be reused.
+    /// Removes and returns a peer, which must have no operations; its id may be reused.
     pub fn remove(&mut self, key: PeerKey) -> Option<Box<Peer>> {
         self.get(key)?;
         let peer = self.slots[key.id as usize].take()?;
@@ -297,14 +299,14 @@ impl Peers {
         slot.as_deref_mut().filter(|peer| peer.key == key)
     }
 
-    /// Returns the key of the peer that has the number `id` now.
+    /// Returns the key of the peer that has the id `id` now; `None` if no peer has it.
     #[inline]
     pub fn with_id(&self, id: u32) -> Option<PeerKey> {
         let peer = self.slots.get(id as usize)?.as_deref();
         peer.map(|peer| peer.key)
     }
 
-    /// Returns the peer entered under that target.
+    /// Returns the peer that this process connects to at `target`; `None` if there is none.
     pub fn called(&self, target: Target) -> Option<PeerKey> {
         self.calls.get(&target).copied()
     }
@@ -383,7 +385,8 @@ impl Peers {
         }
     }
 
-    /// Detaches a dropped address object; returns its peer.
+    /// Detaches a dropped address object from its peer, and ends a registration of the peer with the host by that
+    /// object. Returns the peer's key; `None` if there was no peer.
     pub fn detach(&mut self, addr: *mut bmi_method_addr) -> Option<PeerKey> {
         let key = self.of_addr(addr)?;
         address::set_peer(addr, None);

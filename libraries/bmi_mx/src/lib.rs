@@ -167,8 +167,9 @@ export! {
         unsafe { call.send_list(kind, buffer_list, size_list, list_count, total_size) }
     }
 
-    /// Takes up to `incount` unexpected messages: one of each peer in turn, the oldest first. The caller owns each
-    /// buffer until it calls `BMI_mx_unexpected_free`.
+    /// Takes up to `incount` unexpected messages: one of each peer in turn, the oldest first. Waits at most
+    /// `max_idle_time_ms` milliseconds for the first one, and stores the messages in `info` and their number in
+    /// `*outcount`. The caller owns each buffer until it calls `BMI_mx_unexpected_free`.
     ///
     /// Returns 0.
     pub unsafe extern "C" fn BMI_mx_testunexpected(

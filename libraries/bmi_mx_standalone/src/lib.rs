@@ -98,7 +98,9 @@ export! {
     }
 
     /// Takes up to `incount` unexpected messages sent with `class`: one of each peer in turn, the oldest first.
-    /// Messages of other classes stay. The caller owns each buffer until it calls `BMI_mx_unexpected_free`.
+    /// Messages of other classes stay. Waits at most `max_idle_time_ms` milliseconds for the first one, and stores the
+    /// messages in `info` and their number in `*outcount`. The caller owns each buffer until it calls
+    /// `BMI_mx_unexpected_free`.
     ///
     /// Returns 0.
     pub unsafe extern "C" fn BMI_mx_testunexpected(

@@ -84,7 +84,7 @@ impl fmt::Display for BadArgument {
 
 impl std::error::Error for BadArgument {}
 
-/// Checks a pointer that must not be null.
+/// Checks a pointer that must be aligned and not null. `what`: name of the argument, for the error.
 #[inline]
 pub fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, BadArgument> {
     match NonNull::new(pointer) {
@@ -93,7 +93,7 @@ pub fn required<T>(what: &'static str, pointer: *mut T) -> Result<NonNull<T>, Ba
     }
 }
 
-/// Checks a pointer that may be null.
+/// Checks a pointer that must be aligned, but may be null (`None`). `what`: name of the argument, for the error.
 #[inline]
 pub fn optional<T>(what: &'static str, pointer: *mut T) -> Result<Option<NonNull<T>>, BadArgument> {
     if pointer.is_aligned() {
@@ -116,7 +116,7 @@ pub fn room<T>(
     required(what, pointer)
 }
 
-/// Writes an output that C may omit.
+/// Writes an output that C may omit: has no effect if `place` is `None`.
 ///
 /// # Safety
 ///
@@ -145,7 +145,7 @@ pub unsafe fn array<'a, T>(
     Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), count) })
 }
 
-/// Checks that a number is between `min` and `max`.
+/// Returns the number if it is between `min` and `max`, both legal; fails otherwise.
 #[inline]
 pub fn in_range(
     what: &'static str,
@@ -160,7 +160,7 @@ pub fn in_range(
     Err(BadArgument::out_of_range(what, value, min, max))
 }
 
-/// Checks a string of at most `limit` bytes, its NUL included.
+/// Returns a C string of at most `limit` bytes, its NUL included; fails if it is null, longer, or not UTF-8.
 ///
 /// # Safety
 ///

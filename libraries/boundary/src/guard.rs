@@ -66,7 +66,7 @@ macro_rules! export {
     )*};
 }
 
-/// Returns whether a function need not disable cancellation.
+/// Returns whether an exported function is one of [`Library::OF_MESSAGES`], which need not disable thread cancellation.
 pub const fn is_of_messages<L: Library>(function: &str) -> bool {
     cancellation::is_one_of(function, L::OF_MESSAGES)
 }
@@ -112,7 +112,8 @@ impl<T> Answer for *const T {
     }
 }
 
-/// Runs the body of an exported function, and returns an answer for C even after a panic.
+/// Runs the body of an exported function and converts its result for C. An error goes to [`Library::refused`], which
+/// returns the code; a panic is logged, and its code is [`Library::PANICKED`]. `owner`: object that the call is about.
 #[inline]
 pub fn guard<L: Library, Given, A: Answer<Given>>(
     function: &'static str,

@@ -8,7 +8,7 @@ use libc::c_int;
 use mx_boundary::Library;
 use std::convert::Infallible;
 
-/// The method, with any host.
+/// Library of the BMI method, whatever its host: the type argument of the boundary's functions.
 #[derive(Debug)]
 pub struct Bmi;
 

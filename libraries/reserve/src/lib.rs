@@ -27,7 +27,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The reserve of this library as endpoints see it.
+/// Functions by which endpoints ask for the level of memory and claim parts of this library's reserve.
 pub const SUPPLY: Supply = Supply {
     level,
     claim,
@@ -58,7 +58,7 @@ static RECOVERING: AtomicBool = AtomicBool::new(false);
 /// Time of the last warning, in nanoseconds; 0: none.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
-/// An allocator over `System`, which falls back to the reserve.
+/// Global allocator over `System` that uses up the reserve when the process has no other memory.
 #[derive(Debug)]
 pub struct Reserve;
 
@@ -90,7 +90,7 @@ macro_rules! on_load {
     };
 }
 
-/// Records that [`Reserve`] is the allocator.
+/// Records that [`Reserve`] is this library's global allocator; without this call [`fill`] does nothing.
 pub fn install() {
     INSTALLED.store(true, Ordering::Relaxed);
 }
@@ -173,7 +173,7 @@ pub fn fill() {
     }
 }
 
-/// Releases the reserve.
+/// Returns the reserved memory to the system, when the library ends; [`fill`] reserves it again.
 pub fn empty() {
     ON.store(false, Ordering::Relaxed);
     SPENT.store(false, Ordering::Relaxed);
@@ -182,7 +182,8 @@ pub fn empty() {
     }
 }
 
-/// Returns the level of free memory. First refills the reserve, if memory is available again.
+/// Returns how much memory is left for new work: always ample while no part of the reserve has been used. Otherwise
+/// first tries to refill the reserve.
 pub fn level() -> MemoryLevel {
     if SPENT.load(Ordering::Relaxed) {
         recover()

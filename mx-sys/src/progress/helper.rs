@@ -49,7 +49,8 @@ const STORM: u32 = 16;
 /// Time that [`Helper::stop`] waits for the thread to end.
 const JOIN_LIMIT: Duration = Duration::from_secs(2);
 
-/// The helper thread of one engine. Dropping this value stops the thread.
+/// Background thread that keeps one engine's connections moving while no application thread polls. Dropping this value
+/// stops the thread.
 #[derive(Debug)]
 pub struct Helper<T: Progress + Send + 'static> {
     shared: Arc<Shared<T>>,
@@ -61,7 +62,7 @@ pub struct Helper<T: Progress + Send + 'static> {
 }
 
 impl<T: Progress + Send + 'static> Helper<T> {
-    /// Starts the thread, with all signals blocked: signals belong to the application.
+    /// Starts the thread and waits until it runs. All signals are blocked in it: signals belong to the application.
     pub fn start(shared: Arc<Shared<T>>) -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (alive, ended) = mpsc::channel();
@@ -85,7 +86,8 @@ impl<T: Progress + Send + 'static> Helper<T> {
         })
     }
 
-    /// Stops the thread and waits for its end. The caller must not hold the lock.
+    /// Stops the thread and waits at most two seconds for its end. The caller must not hold the engine's lock, which
+    /// the thread takes to end.
     pub fn stop(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;

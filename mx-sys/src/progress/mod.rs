@@ -53,14 +53,14 @@ use wait::{HelperState, Waiting};
 /// A set of events that threads can wait for, one bit each; defined by the engine's users.
 pub type Interest = u64;
 
-/// Every event.
+/// Interest in every event.
 pub const EVERYTHING: Interest = u64::MAX;
 
 /// Default time that a waiting thread polls memory before it sleeps: slightly more than a metadata server takes to
 /// answer from memory (0.12 ms in OrangeFS).
 const DEFAULT_SPIN: Duration = Duration::from_micros(200);
 
-/// An engine that makes progress when called, and knows when to be called next.
+/// Engine (a library's protocol endpoint) that works only when a thread calls it, and knows when to be called next.
 pub trait Progress {
     /// Receives what has arrived and sends what can be sent. Never blocks. Returns whether anything happened.
     fn progress(&mut self) -> bool;
@@ -191,7 +191,7 @@ mx_proto::counters! {
     }
 }
 
-/// An engine shared by all threads of the process.
+/// Engine behind a lock, shared by all threads of the process, which also poll, wait and sleep through this value.
 pub struct Shared<T> {
     core: Mutex<Core<T>>,
     /// Number of threads that wait for the lock.
@@ -241,7 +241,8 @@ struct Core<T> {
 type CoreGuard<'a, T> = MutexGuard<'a, Core<T>>;
 
 impl<T: Progress> Shared<T> {
-    /// Puts `value` behind a lock. Fails if no descriptors are left.
+    /// Puts `value` behind a lock. `tuning` says how long waiting threads poll before they sleep. Fails if no file
+    /// descriptors are left for the doorbells, which wake sleeping threads.
     pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
         let waiting = Waiting::new(tuning.spin(), Doorbells::new()?);
         Ok(Self {
@@ -252,8 +253,8 @@ impl<T: Progress> Shared<T> {
         })
     }
 
-    /// Applies new settings for another engine behind the same lock. Fails if the descriptors were closed by
-    /// [`Shared::end`] and no new ones can be opened.
+    /// Replaces the settings of waiting threads, for another engine behind this lock. Opens new doorbells if
+    /// [`Shared::end`] has closed them, and fails if no file descriptors are left.
     pub fn retune(&self, tuning: Tuning) -> io::Result<()> {
         self.lock().retune(tuning)
     }
@@ -306,14 +307,15 @@ impl<T: Progress> Shared<T> {
         }
     }
 
-    /// Returns false in a child of the process that made or claimed this value: the connections of its engine are the
-    /// parent's.
+    /// Returns whether this process made or claimed this value; false in a child of `fork`, where the engine's
+    /// connections are the parent's.
     #[inline]
     pub fn is_mine(&self) -> bool {
         self.mark.is_mine()
     }
 
-    /// Makes the current process the owner.
+    /// Makes the current process the owner, so that [`Shared::is_mine`] returns true: called in a child of `fork` that
+    /// has reopened or dropped the endpoint.
     pub fn claim(&self) {
         self.mark.claim();
     }
@@ -323,8 +325,8 @@ impl<T: Progress> Shared<T> {
         self.acquire().waiting.stats
     }
 
-    /// Closes the doorbells, although threads may keep this value. Afterwards no thread sleeps in the kernel. For an
-    /// engine that has ended, and whose checks all report that.
+    /// Closes the doorbells and wakes the thread that sleeps in the kernel; afterwards no thread sleeps there. Called
+    /// for an engine that has ended, and whose checks all report that.
     pub fn end(&self) {
         let mut core = self.acquire();
         let doorbells = core.doorbells();
@@ -343,7 +345,7 @@ impl<T: Progress> Shared<T> {
         doorbells
     }
 
-    /// Returns the engine, once the last reference is given up.
+    /// Consumes the lock and returns the engine.
     pub fn into_inner(self) -> T {
         self.core.into_inner().value
     }
@@ -399,8 +401,8 @@ impl<T: Progress> Shared<T> {
 }
 
 impl<T: Progress + Send + 'static> Shared<T> {
-    /// Registers the engine for `fork`: the child finds it consistent, unlocked, and without waiting threads.
-    /// [`Shared::retune`] makes the child's doorbells. Called once, without a lock.
+    /// Registers the engine to be locked while the process forks, so that a child finds it consistent, unlocked, and
+    /// without waiting threads. [`Shared::retune`] makes the child's doorbells. Called once, without the lock.
     pub fn inherit(&'static self) {
         hold_outer(self);
     }
@@ -442,7 +444,8 @@ impl<T> fmt::Debug for Shared<T> {
     }
 }
 
-/// Exclusive access to the engine.
+/// Exclusive access to the engine. Dropping this value releases the lock and wakes the threads whose events have been
+/// produced meanwhile.
 pub struct Guard<'a, T: Progress> {
     shared: &'a Shared<T>,
     /// Valid until `drop`.
@@ -455,8 +458,8 @@ impl<'a, T: Progress> Guard<'a, T> {
         self.shared
     }
 
-    /// Returns whether packets sent now may be held back: the helper can be woken to send them, and no other thread
-    /// sleeps.
+    /// Returns whether packets sent now may be held back, to leave together with later ones: true if the helper thread
+    /// can be woken to send them, and no other thread sleeps.
     #[inline(always)]
     pub fn may_hold(&self) -> bool {
         self.core.waiting.may_hold()
@@ -470,8 +473,9 @@ impl<'a, T: Progress> Guard<'a, T> {
         }
     }
 
-    /// Returns whether the host has closed descriptors, as far as one system call tells. If so, the doorbells are
-    /// dropped.
+    /// Checks with one system call whether the host has closed the engine's descriptors, and if so ends all operations
+    /// ([`Progress::lose`]) and drops the doorbells. Returns true if the descriptors are lost, now or since an earlier
+    /// call.
     pub fn check_lost(&mut self) -> bool {
         self.core.value.check_descriptors();
         let _ = self.core.doorbells();
@@ -488,8 +492,8 @@ impl<'a, T: Progress> Guard<'a, T> {
         Ok(())
     }
 
-    /// Releases the lock until `check` returns a value or `timeout` has passed, as [`Shared::wait_for`] does. Called
-    /// after `check` has found nothing.
+    /// Releases the lock and waits as [`Shared::wait_for`] does, until `check` returns a value; `None` after `timeout`.
+    /// Called after `check` has found nothing.
     #[cold]
     #[inline(never)]
     pub fn wait<R>(

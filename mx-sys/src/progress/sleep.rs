@@ -79,7 +79,7 @@ fn watch(set: RawFd, doorbell: &EventFd) -> io::Result<()> {
     epoll::watch(set, doorbell, DOORBELL)
 }
 
-/// Token of the doorbell in a set; the other descriptors have other tokens.
+/// Epoll token of the doorbell in the set of [`Progress::set`](super::Progress::set); no other descriptor there has it.
 pub const DOORBELL: u64 = u64::MAX;
 
 /// Maximum number of tokens returned by one sleep; the others are returned by the next.

@@ -340,7 +340,7 @@ impl<T: Progress> Core<T> {
 }
 
 impl<T: Progress> Shared<T> {
-    /// Does what [`Shared::wait_for`] does, for every interest.
+    /// Waits as [`Shared::wait_for`] does, for events of every interest.
     #[inline]
     pub fn wait_until<R>(
         &self,
@@ -350,8 +350,8 @@ impl<T: Progress> Shared<T> {
         self.wait_for(EVERYTHING, timeout, check)
     }
 
-    /// Makes progress and calls `check` until that returns a value or `timeout` has passed: exactly once with a
-    /// time-out of zero, without limit for `None`.
+    /// Makes progress and calls `check` until that returns a value, which is returned, or `timeout` has passed (result
+    /// `None`). Checks exactly once with a time-out of zero; waits without limit if `timeout` is `None`.
     ///
     /// `check` is called after each progress and whenever events were produced for `interest`. The lock is held, so it
     /// must not block. An event for which `check` returns `Some` belongs to this thread: no other thread gets it.

@@ -49,7 +49,8 @@ pub struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Samples `endpoint`. The caller supplies the counters of ports and waiting threads, and adds those of a method.
+    /// Samples `endpoint`'s counters now. The caller supplies those of ports and waiting threads;
+    /// [`method`](Self::method) is `None`, for the caller to set.
     pub fn of<P: Port<O::Memory>, C: Clock, O: Owner>(
         endpoint: &Endpoint<P, C, O>,
         ports: PortView<'a>,
@@ -142,12 +143,13 @@ pub(crate) const fn joined<T: Copy, const N: usize>(parts: &[&[T]]) -> [T; N] {
     all
 }
 
-/// Returns the counters that every endpoint has.
+/// Returns the names and descriptions of the counters that every endpoint has.
 pub fn counters() -> &'static [Counter] {
     &COUNTERS
 }
 
-/// Returns all counters of an endpoint that belongs to a method; the method's come last.
+/// Returns the names and descriptions of all counters of an endpoint that belongs to a BMI method: those of
+/// [`counters`], then the method's.
 pub fn all_counters() -> impl Iterator<Item = &'static Counter> {
     COUNTERS.iter().chain(&MethodGauges::COUNTERS)
 }

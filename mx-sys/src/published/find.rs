@@ -27,7 +27,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
-/// An open endpoint.
+/// Open endpoint of some process, read from the page that its process publishes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// Id of the owning process, in this process's PID namespace.
@@ -45,7 +45,8 @@ const PROCESS_MAX: usize = 1024;
 /// suffice. A page whose writer was stopped halfway is returned as inconsistent, a row is skipped.
 const TRIES: u32 = 32;
 
-/// Returns all visible endpoints open in this network namespace, by process and number.
+/// Returns the open endpoints of all processes in this network namespace whose pages this process may read, by process
+/// id and endpoint number.
 pub fn find() -> Vec<Found> {
     let mut found = Vec::new();
     let Ok(processes) = std::fs::read_dir("/proc") else {

@@ -36,7 +36,7 @@ pub struct Page {
     pub provider: String,
     /// Counters: label and value.
     pub counters: Vec<(String, u64)>,
-    /// Whether all counters are of one moment.
+    /// Whether all counters are of one moment; false if the owner was stopped while it wrote them.
     pub consistent: bool,
     /// Number of rows that may contain a peer.
     pub(super) peers: usize,

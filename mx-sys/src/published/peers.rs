@@ -31,7 +31,7 @@ pub(super) type Row = [u64; layout::PEER_WORDS];
 /// A peer of an endpoint, as its process last wrote it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Time of that write.
+    /// Time at which the endpoint's process wrote this entry.
     pub written: Instant,
     /// NIC id of the peer.
     pub nic: NicId,

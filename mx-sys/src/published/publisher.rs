@@ -23,7 +23,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Publishes the counters of one endpoint; does nothing if the page could not be created.
+/// Writer of the shared page in which tools find one endpoint's counters and peers; does nothing if the page could not
+/// be created.
 #[derive(Debug)]
 pub struct Publisher {
     page: Option<Published>,
@@ -35,8 +36,9 @@ pub struct Publisher {
 const EVERY: u32 = 1024;
 
 impl Publisher {
-    /// Publishes the endpoint `identity` of `board`, opened by `library`, and with `method` also the counters of its
-    /// method. A failure is only logged.
+    /// Creates the page of the endpoint `identity` on board number `board`, opened by the library named `library`.
+    /// `method`: whether the page also has the counters of a BMI method. A failure is only logged: tools then do not
+    /// see the endpoint.
     pub fn new(library: &str, identity: &Identity, board: u32, method: bool) -> Self {
         let page = Published::new(library, identity, board, method);
         let page = page.map_err(|error| match error.raw_os_error() {
@@ -55,7 +57,7 @@ impl Publisher {
         }
     }
 
-    /// Returns a publisher that does nothing.
+    /// Returns a publisher without a page, whose calls do nothing.
     pub fn silent() -> Self {
         Self {
             page: None,
@@ -70,14 +72,14 @@ impl Publisher {
         turn % EVERY == 0
     }
 
-    /// Publishes these counters.
+    /// Writes these counters to the page.
     pub fn publish(&mut self, sample: &Sample<'_>) {
         if let Some(page) = &mut self.page {
             page.update(sample);
         }
     }
 
-    /// Publishes the next rows of this endpoint's peers.
+    /// Writes the next rows of this endpoint's peers to the page; several calls are needed for all peers.
     pub fn publish_peers<C: Clock, O: Owner<Memory = UserMemory>>(
         &mut self,
         endpoint: &Endpoint<HostPorts, C, O>,

@@ -89,7 +89,7 @@ const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(1), Duration::fr
 /// two would only wake the helper thread.
 const SENT_AT_ONCE: u8 = 2;
 
-/// The ports of one endpoint.
+/// All ports of one endpoint (shared memory, TCP, libfabric, datagrams, loopback), combined into one.
 #[derive(Debug)]
 pub struct HostPorts<M = UserMemory> {
     own: Identity,
@@ -216,8 +216,8 @@ impl<M: Memory + 'static> HostPorts<M> {
         self.secret = Some(secret);
     }
 
-    /// Returns the settings of the endpoint on these ports: `settings` with a random key and the secret. Fails if the
-    /// kernel has no random numbers.
+    /// Completes the settings of the protocol endpoint on these ports: returns `settings` with a new random key and the
+    /// site's secret. Fails if the kernel has no random numbers.
     pub fn endpoint_config(&self, settings: &Config) -> io::Result<Config> {
         Ok(Config {
             key: Key(random::key()?),
@@ -231,7 +231,8 @@ impl<M: Memory + 'static> HostPorts<M> {
         self.own
     }
 
-    /// Passes on the ready tokens of a sleep in the data nest, so that the next poll need not ask the kernel.
+    /// Passes on the epoll tokens that a sleep on [`HostPorts::set`] returned, so that the next poll need not ask the
+    /// kernel which descriptors are ready. An empty list (the sleep timed out) has no effect.
     pub fn note_ready(&mut self, tokens: &[u64]) {
         if tokens.is_empty() {
             // The sleep timed out: a timer is due, and descriptors may be ready, too.
@@ -255,12 +256,14 @@ impl<M: Memory + 'static> HostPorts<M> {
         }
     }
 
-    /// Returns the data nest, an epoll instance, and its number.
+    /// Returns the epoll instance with the descriptors of all ports, to sleep on, and a number unique to it within the
+    /// process.
     pub fn set(&self) -> (RawFd, u64) {
         (self.data.raw(), self.number)
     }
 
-    /// Returns false if the host has closed descriptors, as far as those tell that every endpoint has.
+    /// Returns false if the ports are out of use, or if the host has closed one of the few descriptors that every
+    /// endpoint has; the others are not checked.
     pub fn is_intact(&self) -> bool {
         !self.lost && self.control.is_intact() && self.ports.tcp.is_intact()
     }
@@ -288,7 +291,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         self.ports.tcp.local_port()
     }
 
-    /// Returns the port of type `P`, if open.
+    /// Returns the port of type `P`; `None` if that port is not open.
     pub fn port_of<P: Any>(&self) -> Option<&P> {
         let mut ports = self.ports.iter();
         ports.find_map(|(_, port)| (port as &dyn Any).downcast_ref())
@@ -312,7 +315,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         view
     }
 
-    /// Returns the largest message that every open port sends eagerly, in bytes.
+    /// Returns the largest message, in bytes, that every open port sends eagerly: the smallest of the ports' limits.
     pub fn eager_max(&self) -> usize {
         // All links of a port have the same limits.
         let link = LinkId::new(0, 0);
@@ -366,7 +369,8 @@ impl<M: Memory + 'static> HostPorts<M> {
         sent
     }
 
-    /// Returns whether enough packets were sent since the last round, shared memory apart, for the next one to be held.
+    /// Returns whether so many packets (over shared memory not counted) were sent since the last poll of all ports that
+    /// the next one may be held back, to leave together with others.
     #[inline(always)]
     pub fn sends_in_a_row(&self) -> bool {
         self.sends >= SENT_AT_ONCE
@@ -498,8 +502,8 @@ fn join<M: Memory + 'static>(
 }
 
 impl<M> HostPorts<M> {
-    /// Returns whether polls nearly always read memory only. Without active links over shared memory they make system
-    /// calls.
+    /// Returns whether polls at present nearly always read memory only, as they do while links over shared memory are
+    /// active; otherwise they make system calls.
     pub fn looks_at_memory(&self) -> bool {
         self.ports.local.as_ref().is_some_and(LocalPort::has_active)
     }

@@ -29,7 +29,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Bytes in flight from which a direction of a link accepts no more packets.
+/// Maximum number of bytes in flight in one direction of a link of an endpoint to itself; a direction that has reached
+/// it accepts no more packets.
 pub const LINK_BYTES: usize = 1 << 20;
 
 /// Packets in flight from which a direction of a link accepts no more.
@@ -49,7 +50,7 @@ const LIMITS: Limits = Limits {
 const SPARE_BUFFERS: usize = 64;
 const SPARE_BYTES: usize = 256 << 10;
 
-/// An endpoint's links to itself.
+/// Port over which an endpoint sends to itself, in memory.
 #[derive(Debug)]
 pub struct LoopbackPort {
     ends: Table<LinkId, End>,

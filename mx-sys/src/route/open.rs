@@ -196,8 +196,8 @@ const PEERS_DESCRIPTORS: usize = 3;
 const DRAWS: u32 = 64;
 
 impl<M: Memory + 'static> HostPorts<M> {
-    /// Opens an endpoint on all ports of this machine, with a new session. Open ports are boxed until they are
-    /// combined: they are large, and callers' stacks may be small.
+    /// Opens an endpoint on all ports of this machine, with a new session. Returns the ports and the endpoint's
+    /// identity. The ports are boxed because they are large, and callers' stacks may be small.
     pub fn open(options: OpenOptions) -> Result<(Box<Self>, Identity), OpenError> {
         descriptors::room_for(LEAST_DESCRIPTORS).map_err(OpenError::Descriptors)?;
         let secret = options.secret_file.as_deref().map(secret_file::read);

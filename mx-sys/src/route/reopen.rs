@@ -13,7 +13,7 @@ use crate::progress::Tuning;
 use mx_proto::Identity;
 use std::time::{Duration, Instant};
 
-/// Options with which an endpoint was opened and is to be opened again.
+/// Options with which an endpoint was opened, kept to open it again in a child of `fork`.
 #[derive(Clone, Debug)]
 pub struct ReopenOptions {
     options: OpenOptions,
@@ -32,7 +32,8 @@ const PARENT_TIMEOUT: Duration = Duration::from_secs(2);
 const TRY_EVERY: Duration = Duration::from_millis(10);
 
 impl ReopenOptions {
-    /// Returns options for the given endpoint, or with [`EndpointChoice::Any`] for any free one.
+    /// Returns options with `endpoint` in place of the number in `options`; [`EndpointChoice::Any`] lets a child open
+    /// another number than its parent's.
     pub fn new(
         options: OpenOptions,
         endpoint: EndpointChoice,
@@ -50,19 +51,21 @@ impl ReopenOptions {
         }
     }
 
-    /// Returns the requested board number.
+    /// Returns the requested board number; `None` if none was requested.
     pub fn board(&self) -> Option<u32> {
         self.options.board
     }
 
-    /// Returns the options for one attempt; later attempts do not wait.
+    /// Returns the options for the next attempt to open. The first attempt waits for the parent to close the endpoint;
+    /// this call makes later ones fail at once instead.
     pub fn attempt(&mut self) -> Self {
         let attempt = self.clone();
         self.timeout = Duration::ZERO;
         attempt
     }
 
-    /// Opens the endpoint, waiting while its number is in use.
+    /// Opens the endpoint. While its number is in use, the first attempt retries for two seconds; later ones fail at
+    /// once.
     pub fn open(&self) -> Result<(Box<HostPorts>, Identity), OpenError> {
         let until = Instant::now() + self.timeout;
         loop {
@@ -75,7 +78,8 @@ impl ReopenOptions {
         }
     }
 
-    /// Records that the endpoint is open: the first attempt in a child waits again.
+    /// Returns these options after the endpoint has been opened, so that the first attempt in another child waits
+    /// again.
     pub fn opened(self) -> Self {
         Self {
             timeout: PARENT_TIMEOUT,

@@ -12,7 +12,7 @@
 
 use mx_sys::Interest;
 
-/// Position of the id in the match bits.
+/// Position, in the match bits of an endpoint, of the context id, which selects one of its consumers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextIds {
     bits: u8,

@@ -24,7 +24,7 @@ use std::ffi::c_void;
 pub type UnexpectedFunction =
     unsafe extern "C" fn(*mut c_void, Address, u64, u32, *mut c_void) -> u32;
 
-/// A registered handler.
+/// Registered handler for unexpected messages: C function and argument.
 #[derive(Clone, Copy, Debug)]
 pub struct UnexpectedHandler {
     /// C function.

@@ -20,7 +20,8 @@ const PARAMS_MAX: u32 = 64;
 
 export! {
     /// Opens an endpoint and stores its handle in `*endpoint`. `MX_ANY_NIC` and `MX_ANY_ENDPOINT` let the library
-    /// choose the board and the number. Peers must connect with the same `endpoint_key`.
+    /// choose the board and the number. Peers must connect with the same `endpoint_key`. `params_array` has
+    /// `params_count` further settings (`MX_PARAM_*`), and may be NULL for none.
     pub unsafe extern "C" fn mx_open_endpoint(
         board_number: u32,
         endpoint_id: u32,
@@ -50,8 +51,9 @@ export! {
         Ok(())
     }
 
-    /// Closes an endpoint. Its requests end without a completion, their buffers are no longer accessed, and waiting
-    /// threads return `MX_BAD_ENDPOINT`.
+    /// Closes an endpoint, after waiting at most two seconds for its last messages to leave. Its requests end
+    /// without a completion, their buffers are no longer accessed, and waiting threads return `MX_BAD_ENDPOINT`. Fails
+    /// inside the endpoint's own unexpected handler; waits for a handler running in another thread.
     pub unsafe extern "C" fn mx_close_endpoint(endpoint: mx_endpoint_t) -> mx_return_t, of endpoint {
         process::close(endpoint.into())
     }

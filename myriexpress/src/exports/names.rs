@@ -16,7 +16,8 @@ use mx_proto::NicId;
 const HOSTNAME_LIMIT: usize = 1024;
 
 export! {
-    /// Resolves `host` or `host:board` to a NIC id, by the peers file, then the resolver, which may use the network.
+    /// Resolves `host` or `host:board` by the peers file, then the resolver, which may use the network, and stores the
+    /// NIC id in `*nic_id`.
     pub unsafe extern "C" fn mx_hostname_to_nic_id(
         hostname: *mut c_char,
         nic_id: *mut u64,
@@ -77,8 +78,8 @@ export! {
     }
 
     /// Answers a query about the library, an endpoint or a board: writes the value of `key` to `out_val`, which has
-    /// room for `out_len` bytes. `in_val` selects the board; NULL selects the endpoint's, or without an endpoint the
-    /// first.
+    /// room for `out_len` bytes. `in_val` selects the board by its number (`in_len` 1 or 4) or NIC id (`in_len` 8);
+    /// NULL selects the endpoint's, or without an endpoint the first.
     pub unsafe extern "C" fn mx_get_info(
         ep: mx_endpoint_t,
         key: mx_get_info_key_t,

@@ -33,7 +33,8 @@ use std::time::{Duration, Instant};
 use table::{find, held, of_request, with};
 use wait::{own_turn, wait, wait_for_handler};
 
-/// Sends all of `memory` to `to`. `forget`: the end is not reported.
+/// Posts a send of all bytes of `memory` to the peer `to`, with match bits `bits`. `context` is returned with the
+/// result. With `forget` the result is never reported, and the returned handle is stale.
 #[inline]
 pub fn isend(
     ep: EndpointHandle,
@@ -49,7 +50,8 @@ pub fn isend(
     })
 }
 
-/// Receives the oldest message whose bits agree with `bits` where `mask` has ones. `forget` as for [`isend`].
+/// Posts a receive into `memory` for the oldest message whose match bits agree with `bits` where `mask` has ones.
+/// `context` and `forget` as for [`isend`].
 #[inline]
 pub fn irecv(
     ep: EndpointHandle,
@@ -64,7 +66,8 @@ pub fn irecv(
     })
 }
 
-/// Connects to an endpoint; the status's source is its address. `forget` as for [`isend`].
+/// Posts a connect to the endpoint `to` (NIC id and number) with its key. The result's source is the peer's address,
+/// and its match bits are `bits`. `context` and `forget` as for [`isend`].
 pub fn iconnect(
     ep: EndpointHandle,
     to: (NicId, u32),
@@ -93,7 +96,8 @@ fn post(
     })
 }
 
-/// Connects to an endpoint and waits for its answer, without limit if `timeout` is `None`.
+/// Connects to an endpoint with its `key`, waits for its answer, without limit if `timeout` is `None`, and returns the
+/// peer's address.
 pub fn connect(
     ep: EndpointHandle,
     nic: NicId,
@@ -142,7 +146,7 @@ fn connect_failure(status: StatusCode) -> Option<(Code, &'static str)> {
     })
 }
 
-/// Returns the result of a request that has ended, and makes its handle stale; else `None`.
+/// Returns the result of a completed request, whose handle is then stale; `None` if it has not completed.
 #[inline]
 pub fn test(ep: EndpointHandle, request: RequestHandle) -> Result<Option<Status>, Error> {
     wait(ep, COMPLETIONS, Some(Duration::ZERO), |engine| {
@@ -167,7 +171,8 @@ pub fn wait_for(
     wait(ep, interest, timeout, |engine| engine.test(request))
 }
 
-/// Returns the result of the oldest completed request whose bits agree with `bits` where `mask` has ones.
+/// Returns the result of the oldest completed request whose bits agree with `bits` where `mask` has ones, and makes its
+/// handle stale; `None` if there is none.
 #[inline]
 pub fn test_any(ep: EndpointHandle, bits: u64, mask: u64) -> Result<Option<Status>, Error> {
     wait_any(ep, bits, mask, Some(Duration::ZERO))
@@ -185,13 +190,14 @@ pub fn wait_any(
     wait(ep, interest, timeout, |engine| engine.test_any(bits, mask))
 }
 
-/// Returns the oldest completed request, which stays. `None` after the time-out, or if [`wakeup`] was called.
+/// Returns the handle of the oldest completed request, whose result still has to be taken. Waits for one; `None` after
+/// the time-out, or if [`wakeup`] was called.
 pub fn peek(ep: EndpointHandle, timeout: Option<Duration>) -> Result<Option<RequestHandle>, Error> {
     wait(ep, COMPLETIONS, timeout, |engine| engine.peek())
 }
 
-/// Returns the oldest unexpected message that a receive with these bits and mask would take; the message stays. `None`
-/// as for [`peek`].
+/// Returns source, match bits and length of the oldest unexpected message that a receive with these bits and mask would
+/// take; the message stays. `None` as for [`peek`].
 pub fn probe(
     ep: EndpointHandle,
     bits: u64,
@@ -201,7 +207,8 @@ pub fn probe(
     wait(ep, UNEXPECTED, timeout, |engine| engine.probe(bits, mask))
 }
 
-/// Cancels a receive or a connect. Returns false if it is too late and the request has to be tested.
+/// Cancels a receive or a connect, which then never completes; its buffer can be reused. Returns false if it is too
+/// late and the request has to be tested.
 pub fn cancel(ep: EndpointHandle, request: RequestHandle) -> Result<bool, Error> {
     with(ep, |engine| engine.cancel(request))
 }
@@ -225,17 +232,17 @@ pub fn wait_buffered(
     Ok(buffered.is_some())
 }
 
-/// Returns the pointer with which a request was posted.
+/// Returns the context pointer with which a request was posted.
 pub fn context_of(request: RequestHandle) -> Result<usize, Error> {
     of_request(request, |engine| engine.context_of(request))
 }
 
-/// Disconnects a peer; its address is invalid from then on.
+/// Disconnects a peer: its operations complete with an error, and its address is invalid from then on.
 pub fn disconnect(ep: EndpointHandle, address: Address) -> Result<(), Error> {
     with(ep, |engine| engine.disconnect(address))
 }
 
-/// Returns the endpoint's own address.
+/// Returns the endpoint's own address; messages to it come back to the endpoint.
 pub fn own_address(ep: EndpointHandle) -> Result<Address, Error> {
     with(ep, |engine| Ok(engine.own_address()))
 }
@@ -260,7 +267,8 @@ pub fn decompose(address: Address) -> Result<(NicId, u32, u32), Error> {
     Ok((identity.nic, identity.endpoint.0, session))
 }
 
-/// Sets the time that a request, or with `None` every request posted from now on, may take without progress.
+/// Sets the time without progress after which a request completes with an error (`timeout` `None`: no limit): of
+/// `request`, or if that is `None` of every request posted from now on. An unmatched receive has no limit.
 pub fn set_timeout(
     ep: EndpointHandle,
     request: Option<RequestHandle>,
@@ -275,7 +283,8 @@ pub fn set_timeout(
     })
 }
 
-/// Sets or removes the handler for unexpected messages. Waits for a call of the previous handler in another thread.
+/// Sets the handler for unexpected messages, or removes it (`None`). Waits for a call of the previous handler in
+/// another thread.
 pub fn register_handler(
     ep: EndpointHandle,
     handler: Option<UnexpectedHandler>,
@@ -342,7 +351,7 @@ pub fn board_of(ep: EndpointHandle) -> Result<u32, Error> {
     held(ep)?.opened(ep, |open| open.board)
 }
 
-/// Returns the error handler word of an endpoint; `None` if it is not open.
+/// Returns the error handler of an endpoint, as [`OpenParams`] has it (0: none); `None` if the endpoint is not open.
 pub fn error_handler_of(ep: EndpointHandle) -> Option<usize> {
     let handler = held(ep).and_then(|place| place.opened(ep, |open| open.engine.error_handler()));
     handler.ok()

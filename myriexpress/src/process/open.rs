@@ -42,7 +42,7 @@ pub struct OpenParams {
 /// Time that [`close`] waits for the last messages to leave.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Opens an endpoint.
+/// Opens an endpoint on this machine's ports, with a helper thread if the settings ask for one, and returns its handle.
 pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, Error> {
     let reserved = Reserved::new()?;
     let choice = match params.endpoint {
