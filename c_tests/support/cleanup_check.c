@@ -3,6 +3,7 @@
 
 #include "memory.h"
 #include "port.h"
+#include "wire.h"
 
 #include <dirent.h>
 
@@ -258,36 +259,13 @@ void holdings_compare(const struct holdings *before, struct holdings *after)
 
 /* ---- doors: sockets that others can connect to ---- */
 
-static bool is_mine(unsigned long inode)
-{
-    char wanted[64], path[300], target[128];
-    DIR *list = opendir("/proc/self/fd");
-    struct dirent *entry;
-    bool found = false;
-
-    CHECK(list != NULL);
-    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
-    while (!found && (entry = readdir(list)) != NULL) {
-        ssize_t length;
-
-        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
-        length = readlink(path, target, sizeof target - 1);
-        if (length > 0) {
-            target[length] = '\0';
-            found = strcmp(target, wanted) == 0;
-        }
-    }
-    closedir(list);
-    return found;
-}
-
 static void note_door(void *state, int table, const char *line)
 {
     struct doors *doors = state;
     unsigned long inode;
     enum door door = read_line(line, table == UNIX_TABLE, &inode);
 
-    if (door == DOOR_NONE || !is_mine(inode))
+    if (door == DOOR_NONE || !wire_holds(getpid(), inode))
         return;
     CHECK(doors->count < HELD_MAX);
     doors->inodes[doors->count++] = inode;
@@ -297,6 +275,7 @@ static void note_door(void *state, int table, const char *line)
 
 void doors_take(struct doors *doors)
 {
+    CHECK(access("/proc/self/fd", R_OK) == 0);
     memset(doors, 0, sizeof *doors);
     each_socket(note_door, doors);
 }

@@ -8,8 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Returns whether the process has this socket open. */
-static bool holds(pid_t pid, unsigned long inode)
+bool wire_holds(pid_t pid, unsigned long inode)
 {
     char directory[64], wanted[64], path[400], target[128];
     struct dirent *entry;
@@ -50,7 +49,7 @@ static bool listed_name(pid_t pid, char name[108], size_t *length, int *type)
         /* Num RefCount Protocol Flags Type St Inode Path; flag 0x10000: listening */
         if (sscanf(line, "%*s %*x %*x %x %x %*x %lu %n", &flags, &kind, &inode, &at) != 3)
             continue;
-        if (at == 0 || line[at] != '@' || (flags & 0x10000) == 0 || !holds(pid, inode))
+        if (at == 0 || line[at] != '@' || (flags & 0x10000) == 0 || !wire_holds(pid, inode))
             continue;
         line[strcspn(line, "\n")] = '\0';
         *length = strlen(line + at + 1);

@@ -27,6 +27,8 @@ int wire_dial_from(unsigned source, int type, int endpoint);
 /* Copies the name of that socket without its leading NUL; false if there is none. *type is SOCK_*. */
 bool wire_local_name(pid_t pid, char name[108], size_t *length, int *type);
 
+/* Returns whether the process has this socket open. */
+bool wire_holds(pid_t pid, unsigned long inode);
 /* Returns the inode of the socket that listens on that TCP port, of IPv4 or IPv6. */
 unsigned long wire_listener_inode(int port);
 

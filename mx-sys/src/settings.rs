@@ -133,9 +133,8 @@ fn unused_as<'a, S: 'static>(
     let is_ignored = |name: &str| elevated && OTHERS.contains(&name);
     let is_known = |name: &str| {
         let own = rows.clone().any(|row| row.name == name);
-        let of_mx = MX_ROWS.iter().any(|row| row.name == name) || MX_WITHOUT_EFFECT.contains(&name);
-        let of_na = NA_ROWS.iter().any(|row| row.name == name);
-        own || of_mx || of_na || OTHERS.contains(&name)
+        let others = MX_ROWS.iter().chain(NA_ROWS).any(|row| row.name == name);
+        own || others || MX_WITHOUT_EFFECT.contains(&name) || OTHERS.contains(&name)
     };
     let mut names: Vec<String> = names
         .filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))

@@ -4,8 +4,6 @@
 //! there. Functions begin with a verb or a condition, everything else with a noun.
 
 use crate::glossary;
-use std::fs;
-use std::path::Path;
 
 /// Beginnings that refer to something unnamed.
 const BEGINNINGS: &[&str] = &[
@@ -29,20 +27,10 @@ fn nameless(text: &str) -> Option<&'static str> {
     BEGINNINGS.iter().find(begins).copied()
 }
 
-/// Returns the Rust sources: their paths as text, and their text.
-fn sources() -> Vec<(String, String)> {
-    let root = crate::root();
-    let mut all = Vec::new();
-    glossary::files(&root, Path::new(""), &mut all);
-    let names = all
-        .into_iter()
-        .map(|path| path.to_string_lossy().into_owned());
-    let rust = names.filter(|name| name.ends_with(".rs"));
-    rust.map(|name| {
-        let text = fs::read_to_string(root.join(&name)).expect(&name);
-        (name, text)
-    })
-    .collect()
+/// Returns the names and texts of the Rust sources.
+fn sources() -> impl Iterator<Item = (String, String)> {
+    let all = glossary::texts().into_iter();
+    all.filter(|(name, _)| name.ends_with(".rs"))
 }
 
 #[test]
@@ -95,9 +83,8 @@ fn open_fences(text: &str) -> Vec<usize> {
 #[test]
 fn fences_are_closed() {
     let open: Vec<String> = sources()
-        .iter()
         .flat_map(|(name, text)| {
-            let open = open_fences(text).into_iter();
+            let open = open_fences(&text).into_iter();
             open.map(move |line| format!("{name}:{line}"))
         })
         .collect();

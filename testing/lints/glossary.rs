@@ -105,6 +105,19 @@ pub(crate) fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Returns the names of all [files], and their texts.
+pub(crate) fn texts() -> Vec<(String, String)> {
+    let root = crate::root();
+    let mut all = Vec::new();
+    files(&root, Path::new(""), &mut all);
+    let read = |path: PathBuf| {
+        let name = path.to_string_lossy().into_owned();
+        let text = fs::read_to_string(root.join(&path)).expect(&name);
+        (name, text)
+    };
+    all.into_iter().map(read).collect()
+}
+
 /// Returns words and parts of identifiers in lower case: `RemoteId`, `REMOTE_ID` and `remote_id`
 /// are two words.
 fn words(line: &str) -> Vec<String> {
@@ -129,15 +142,11 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn private_words_do_not_come_back() {
-    let root = crate::root();
-    let mut all = Vec::new();
-    files(&root, Path::new(""), &mut all);
+    let all = texts();
     assert!(all.len() > 500, "{} files", all.len());
     let rows: HashMap<&str, &Row> = WORDS.iter().map(|row| (row.0, row)).collect();
     let mut findings = String::new();
-    for path in all {
-        let name = path.to_string_lossy();
-        let text = fs::read_to_string(root.join(&path)).expect(&name);
+    for (name, text) in all {
         for (number, line) in (1..).zip(text.lines()) {
             let comment = line.trim_start().strip_prefix("/// ");
             if comment.is_some_and(|said| QUESTIONS.iter().any(|begin| said.starts_with(begin))) {

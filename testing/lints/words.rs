@@ -8,8 +8,6 @@
 //! sentence, but say nothing as the name of a function or type.
 
 use crate::glossary;
-use std::fs;
-use std::path::Path;
 
 /// An old name, its replacement, and the parts of the tree that the row applies to; none: the whole
 /// product.
@@ -161,17 +159,12 @@ fn better(path: &str, name: &str) -> Option<&'static str> {
 
 #[test]
 fn private_names_are_not_defined_again() {
-    let root = crate::root();
-    let mut all = Vec::new();
-    glossary::files(&root, Path::new(""), &mut all);
     let (mut definitions, mut findings) = (0, String::new());
-    for path in all {
-        let name = path.to_string_lossy();
+    for (name, text) in glossary::texts() {
         let ours = PRODUCT.iter().any(|begin| name.starts_with(begin));
         if !ours || !name.ends_with(".rs") || TESTS.iter().any(|part| name.contains(part)) {
             continue;
         }
-        let text = fs::read_to_string(root.join(&path)).expect(&name);
         for (number, line) in (1..).zip(text.lines()) {
             if let Some(defined) = defined(line) {
                 definitions += 1;
