@@ -110,25 +110,6 @@ pub enum Begun {
     Elsewhere,
 }
 
-/// Result of [`Rounds::next_packet`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Front {
-    /// A [`PortEvent::Packet`] whose body is as long as its header says.
-    Packet {
-        /// Link on which the packet came.
-        link: LinkId,
-        /// Header of the packet.
-        header: HeaderBytes,
-    },
-    /// The round is over; see [`Next::End`].
-    End {
-        /// Whether there was anything in this round, an event or not.
-        any: bool,
-    },
-    /// The caller must call [`Rounds::next`].
-    Other,
-}
-
 /// Receiving side of a port. Its events are polled in rounds: the endpoint begins a round and calls [`Self::next`]
 /// until [`Next::End`]. Until then the port lends the memory of received packets.
 pub trait Rounds<M: Memory> {
@@ -152,26 +133,24 @@ pub trait Rounds<M: Memory> {
     /// Returns the next event of the round. Called until [`Next::End`].
     fn next(&mut self) -> Next;
 
-    /// Returns the next event as [`Self::next`] does, if it is known cheaply to be a whole packet or the end of the
-    /// round. After [`Front::Other`] nothing has been taken, and the caller calls [`Self::next`].
+    /// Front of [`Self::next`]: offers to `take` the whole packets that come next, each with its body. A packet that
+    /// `take` accepts is handled and is no event of the round. At the end of the round returns whether there was
+    /// anything in it. `None`: the caller calls [`Self::next`], which begins with the packet that was not taken.
     #[inline]
-    fn next_packet(&mut self) -> Front {
-        Front::Other
+    fn take_packets(
+        &mut self,
+        _take: impl FnMut(LinkId, &HeaderBytes, &dyn Source) -> bool,
+    ) -> Option<bool>
+    where
+        Self: Sized,
+    {
+        None
     }
 
     /// Returns the body of the [`PortEvent::Packet`] that [`Self::next`] returned last; empty after another event.
     fn body(&self) -> Self::Lent<'_>
     where
         Self: Sized;
-
-    /// Returns the body of the [`Front::Packet`] that [`Self::next_packet`] returned last.
-    #[inline]
-    fn front_body(&self) -> Self::Lent<'_>
-    where
-        Self: Sized,
-    {
-        self.body()
-    }
 
     /// Reads the bytes of the [`PortEvent::Part`] that [`Self::next`] returned last to `place`, the destination of the
     /// packet's whole body. The port knows how much of it has been read.

@@ -236,16 +236,17 @@ impl Header {
     /// Returns the header's 32 bytes in wire format.
     #[inline]
     pub fn emit(&self) -> HeaderBytes {
-        let mut bytes = [0; HEADER_LEN];
         let (credit, more, epoch) = self.credit_fields.words();
-        (bytes[0], bytes[1]) = (self.kind as u8, epoch);
-        bytes[2..4].copy_from_slice(&MAGIC);
-        bytes[BODY_LEN_AT..8].copy_from_slice(&self.body_len.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.word.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.length.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.aux.to_le_bytes());
-        bytes[24..28].copy_from_slice(&credit.to_le_bytes());
-        bytes[28..32].copy_from_slice(&more.to_le_bytes());
+        let magic = u32::from(u16::from_le_bytes(MAGIC)) << 16;
+        let first = u32::from(self.kind as u8) | u32::from(epoch) << 8 | magic;
+        // Whole words, which stay in registers.
+        let word = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        let (first, third) = (word(first, self.body_len), word(self.length, self.aux));
+        let words = [first, self.word, third, word(credit, more)];
+        let mut bytes = [0; HEADER_LEN];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
         bytes
     }
 

@@ -54,7 +54,7 @@ pub fn defer(level: Level, text: CString, say: fn(Level, &CStr)) {
 /// engine's lock. Does nothing inside the host's logger: lines that arise there wait for a later call.
 #[inline]
 pub fn flush() {
-    if CALLS.wait() || ROUNDS.wait() {
+    if CALLS.wait() | ROUNDS.wait() {
         say_both();
     }
 }

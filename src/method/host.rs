@@ -213,11 +213,9 @@ impl Host {
     /// Completes an operation of the host's that has succeeded and is not pending.
     #[inline(always)]
     fn succeeded(&mut self, ops: &mut Ops<Self>, op: RequestId, transferred: u32) {
-        if let Some(word) = ops.data_mut(op) {
-            let context = word.end(0, transferred);
-            self.produced |= 1 << context;
-            self.done[context].append(ops, op);
-        }
+        let context = ops.completed_data_mut(op).end(0, transferred);
+        self.produced |= 1 << context;
+        self.done[context].append(ops, op);
     }
 
     /// Completes an operation of the host's that has failed, or was pending.
@@ -359,9 +357,10 @@ impl Owner for Host {
         transferred: u32,
         how: impl FnOnce() -> Outcome,
     ) {
-        match ops.data(op) {
-            Some(word) if word.is_posted() => self.succeeded(ops, op, transferred),
-            _ => self.completed(ops, events, op, how()),
+        if ops.completed_data_mut(op).is_posted() {
+            self.succeeded(ops, op, transferred);
+        } else {
+            self.completed(ops, events, op, how());
         }
     }
 

@@ -272,7 +272,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline(always)]
     pub(crate) fn progress_from(&mut self, begun: Begun) -> bool {
         let busy = self.endpoint.progress_from(begun);
-        if self.endpoint.looked_around() {
+        if begun == Begun::Elsewhere {
             self.watch_memory();
         }
         if self.endpoint.has_events() {

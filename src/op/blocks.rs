@@ -186,7 +186,9 @@ impl Blocks {
     /// Returns the host's id of the operation at this place.
     #[inline(always)]
     pub fn id(&self, place: u32) -> i64 {
-        self.at(place).as_ptr() as i64
+        // The id is the address as a number; nothing is read there.
+        let offset = place as usize * BLOCK_SIZE;
+        self.start.as_ptr().wrapping_add(offset) as i64
     }
 
     #[inline(always)]
@@ -266,46 +268,44 @@ impl OpStorage<UserMemory, OpData> for Blocks {
         unsafe { &mut *self.block(place).word.get() }
     }
 
-    #[inline(always)]
-    fn both_mut(&mut self, place: u32) -> (&mut Record<UserMemory>, &mut OpData) {
-        let (cell, block) = (self.cell(place), self.block(place));
-        // SAFETY: as in `record_mut`; these are two cells.
-        unsafe { (&mut *cell.get(), &mut *block.word.get()) }
-    }
-
     /// Publishes an operation of the host's to the host.
     #[inline(always)]
-    fn on_use(&mut self, place: u32) {
+    fn on_use(&mut self, place: u32, word: OpData) -> &mut Record<UserMemory> {
         let at = self.at(place);
-        // SAFETY: a block has each of them at this offset, and the data is read as in `data`.
-        let (block, shown, addr) = unsafe {
+        // SAFETY: a block has each of them at this offset.
+        let (block, shown, cell) = unsafe {
             let block = at.cast::<Block>().as_ref();
             let shown = at.add(self.addr_at).cast::<Addr>().as_ref();
-            (block, shown, (*block.word.get()).addr)
+            (block, shown, at.add(RECORD_AT).cast::<Cell>().as_ref())
         };
-        if !addr.is_null() {
-            shown.store(addr, Ordering::Relaxed);
+        if !word.addr.is_null() {
+            shown.store(word.addr, Ordering::Relaxed);
             block.op_id.store(at.as_ptr() as i64, Ordering::Release);
             self.shown += 1;
+        }
+        // SAFETY: as in `record_mut`; these are two cells, and the earlier data has nothing to drop.
+        unsafe {
+            block.word.get().write(word);
+            &mut *cell.get()
         }
     }
 
     /// Makes the id stale. The words that the host reads stay.
     #[inline(always)]
-    fn on_free(&mut self, place: u32) {
+    fn on_free(&mut self, place: u32) -> &mut Record<UserMemory> {
         if self.is_hosts(place) {
             self.data_mut(place).addr = ptr::null_mut();
             self.shown -= 1;
         }
+        self.record_mut(place)
     }
 }
 
 impl Drop for Blocks {
     fn drop(&mut self) {
         for place in 0..self.len {
-            self.on_free(place);
-            let (record, word) = self.both_mut(place);
-            (*record, *word) = Default::default();
+            *self.on_free(place) = Record::default();
+            *self.data_mut(place) = OpData::default();
         }
         SPARE.lock().extend(self.row.take());
     }
@@ -335,8 +335,11 @@ mod tests {
             assert!(blocks.grow());
         }
         for place in (0..len).step_by(2) {
-            blocks.data_mut(place).addr = addr(0x1000 + place as usize);
-            blocks.on_use(place);
+            let word = OpData {
+                addr: addr(0x1000 + place as usize),
+                ..OpData::default()
+            };
+            blocks.on_use(place, word);
         }
         blocks
     }
@@ -378,7 +381,7 @@ mod tests {
             (None, shown.0, shown.1)
         );
         // Used for an internal operation.
-        blocks.on_use(6);
+        blocks.on_use(6, OpData::default());
         assert_eq!(
             (blocks.find(id), read(0), read(ADDR_AT / 8)),
             (None, shown.0, shown.1)
@@ -405,15 +408,14 @@ mod tests {
     #[test]
     fn what_is_none_of_the_hosts_has_no_id() {
         let mut blocks = blocks(64);
-        blocks.on_use(1);
+        blocks.on_use(1, OpData::default());
         assert_eq!((blocks.find(blocks.id(1)), blocks.shown()), (None, 32));
         blocks.on_free(1);
         assert_eq!(blocks.shown(), 32);
         // An internal operation, such as a send that the host takes for complete.
         let id = blocks.id(2);
         blocks.on_free(2);
-        *blocks.data_mut(2) = OpData::default();
-        blocks.on_use(2);
+        blocks.on_use(2, OpData::default());
         assert_eq!((blocks.find(id), blocks.shown()), (None, 31));
     }
 

@@ -78,7 +78,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Option<i64> {
         let (remote, _) = self.ready_peer(key)?;
         let unusual = self.settings.recv_timeout.is_some() | !self.unmatched().cancelled.is_empty();
-        if unusual {
+        if unusual || !self.room.admits(self.endpoint.ops().in_use()) {
             return None;
         }
         let bits = bits(MessageType::Expected, key.id(), tag);
@@ -86,12 +86,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Some(self.id(op))
     }
 
-    /// Returns the remote of a READY peer whose conversation is not cut, and the id that the peer gave this process;
-    /// `None` also if memory for another operation is short.
+    /// Returns the remote of a READY peer whose conversation is not cut, and the id that the peer gave this process.
     #[inline(always)]
-    fn ready_peer(&mut self, key: PeerKey) -> Option<(RemoteId, u32)> {
-        let admitted = self.room.admits(self.endpoint.ops().in_use());
-        let peer = self.peers().get(key).filter(|_| admitted)?;
+    fn ready_peer(&self, key: PeerKey) -> Option<(RemoteId, u32)> {
+        let peer = self.peers().get(key)?;
         match peer.state {
             State::Ready(Ready { remote, tx_id, .. }) if peer.conversation != Conversation::Cut => {
                 Some((remote, tx_id))

@@ -289,7 +289,9 @@ impl Peers {
     #[inline]
     pub fn get(&self, key: PeerKey) -> Option<&Peer> {
         let slot = self.slots.get(key.id as usize)?;
-        slot.as_deref().filter(|peer| peer.key == key)
+        // One comparison.
+        slot.as_deref()
+            .filter(|peer| peer.key.to_word() == key.to_word())
     }
 
     /// Returns the peer of that key, unless it was removed.

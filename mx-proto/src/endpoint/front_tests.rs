@@ -12,7 +12,7 @@ use crate::port::{
     SendError, Sent,
 };
 use crate::remote::RemoteState;
-use crate::round::{Begun, Front, Next, Rounds};
+use crate::round::{Begun, Next, Rounds};
 use crate::status::Status;
 use crate::time::{Clock, Instant};
 
@@ -107,10 +107,6 @@ impl Rounds<Vec<u8>> for Still {
 
     fn next(&mut self) -> Next {
         Next::End { any: false }
-    }
-
-    fn next_packet(&mut self) -> Front {
-        Front::End { any: false }
     }
 
     fn body(&self) -> &[u8] {

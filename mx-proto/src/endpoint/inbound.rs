@@ -11,20 +11,21 @@
 
 use super::Endpoint;
 use super::commands::inbound_status;
+use super::deadlines::Deadline;
 use super::introductions::Distrust;
 use super::unexpected::filled;
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::flow::{self, Payment};
 use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId};
 use crate::memory::Source;
-use crate::ops::{ListKind, NO_REMOTE};
-use crate::owner::Owner;
+use crate::ops::{ListKind, NO_REMOTE, Ops};
+use crate::owner::{Events, Owner};
 use crate::port::{Close, HeaderBytes, Port};
 use crate::remote::{COMMAND_LINK, LinkState, RemoteState};
 use crate::round::PortEvent;
 use crate::status::{DownReason, Status, Violation};
 use crate::time::Clock;
-use crate::timer::TimerId;
+use crate::timer::{TimerId, Wheel};
 use crate::unexpected::{self, UnexpectedMessage};
 use crate::wire::{self, ClaimBody, Header, PullBody};
 
@@ -85,36 +86,71 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Handles a [`Front::Packet`](crate::round::Front). The ordinary packet is a message with its data, paid in
-    /// credits, of a connected remote that requests no credits, without a site secret; all others are left to
-    /// [`Self::on_rare_packet`].
+    /// Front of [`Self::on_packet`]: takes ordinary packets from the port. An ordinary packet is a message with its
+    /// data, paid in credits, of a connected remote that requests no credits, for which a receive is posted. Returns
+    /// what [`Rounds::take_packets`](crate::round::Rounds::take_packets) does.
     #[inline(always)]
-    pub(super) fn on_front_packet(&mut self, link: LinkId, bytes: &HeaderBytes) {
-        self.stats.packets_in += 1;
-        let Some(header) = Header::parse(bytes) else {
-            return self.violation(link, Violation::NotOurs);
-        };
-        let is_ordinary = header.kind == wire::Kind::Eager
-            && header.credit_fields.wanted == 0
-            && Payment::is_in_credits(header.aux);
-        if is_ordinary && let Some(from) = self.bound.find(link) {
-            self.eager(link, from, &header, true);
-        } else {
-            self.on_rare_packet(link, &{ header });
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn on_rare_packet(&mut self, link: LinkId, header: &Header) {
-        self.on_header(link, header);
+    pub(super) fn take_ordinary(&mut self) -> Option<bool> {
+        let Self {
+            port,
+            bound,
+            remotes,
+            flow,
+            unexpected,
+            posted,
+            ops,
+            order,
+            stats,
+            ..
+        } = self;
+        port.take_packets(|link, bytes, body| {
+            let cost = flow::cost(body.len() as u32);
+            if bytes[0] != wire::Kind::Eager as u8 || unexpected.undecided() != 0 {
+                return false;
+            }
+            let (Some(header), Some(from)) = (Header::parse(bytes), bound.find(link)) else {
+                return false;
+            };
+            let bits = MatchBits(header.word);
+            let Some(remote) = remotes.of_mut(from) else {
+                return false;
+            };
+            if header.credit_fields.wanted != 0
+                || !Payment::is_in_credits(header.aux)
+                || header.length != header.body_len
+                || remote.connected().is_none()
+                || order.holds(from, bits)
+            {
+                return false;
+            }
+            let taken = posted.take_if(ops, bits, |receive| {
+                (!receive.from_one || receive.remote == from)
+                    && flow.passes(&mut remote.lends, cost)
+            });
+            let Some(place) = taken else {
+                return false;
+            };
+            let from_one = ops.record(place).from_one;
+            if remote.hears(&header.credit_fields) {
+                self.ready.push_back(from);
+            }
+            if from_one {
+                ops.leave(ListKind::Remote, &mut remote.operations, place);
+            }
+            stats.packets_in += 1;
+            stats.matched += 1;
+            let filled = ops.finish_filled(place, body);
+            let told = (&mut self.owner, &mut *ops, &mut self.events);
+            report_filled::<O>(told, &mut self.wheel, filled, (from, bits, header.length));
+            true
+        })
     }
 
     #[inline(always)]
     fn on_header(&mut self, link: LinkId, header: &Header) {
         if let Some(from) = self.sender(link, header) {
             match header.kind {
-                wire::Kind::Eager => self.eager(link, from, header, false),
+                wire::Kind::Eager => self.eager(link, from, header),
                 wire::Kind::Data => self.data(from, COMMAND_LINK, header),
                 _ => self.control(link, from, header),
             }
@@ -185,96 +221,60 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(from)
     }
 
-    /// Handles a message that carries its data. `front`: nothing has been done about its packet yet, which is an
-    /// ordinary one if its remote is connected.
-    #[inline(always)]
-    fn eager(&mut self, link: LinkId, from: RemoteId, header: &Header, front: bool) {
-        let remote = self.remotes.of_mut(from);
-        let remote = remote.filter(|remote| !front || remote.connected().is_some());
-        let Some(mut remote) = remote else {
-            if front {
-                self.on_rare_packet(link, &{ *header });
-            }
-            return;
-        };
-        if front && remote.hears(&header.credit_fields) {
-            self.ready.push_back(from);
-        }
+    /// Handles a message that carries its data.
+    fn eager(&mut self, link: LinkId, from: RemoteId, header: &Header) {
         let len = header.body_len;
         if header.length != len {
             return self.violation(link, Violation::Length);
         }
-        let paid = match Payment::of(header.aux, flow::cost(len)) {
-            _ if front => Payment::Credits(flow::cost(len)),
+        let paid = match self.received(from, header.aux, flow::cost(len)) {
             Ok(paid) => paid,
             Err(violation) => return self.violation(link, violation),
         };
-        match self.flow.arrived(&mut remote.lends, paid) {
-            Ok(false) => {}
-            Ok(true) => {
-                self.flow.note_use(&mut self.remotes, from.index());
-                match self.remotes.of_mut(from) {
-                    Some(again) => remote = again,
-                    None => return,
-                }
-            }
-            Err(violation) => return self.violation(link, violation),
-        }
         let bits = MatchBits(header.word);
         // No message may overtake an undecided one.
         if self.unexpected.undecided() == 0
             && let Some(place) = self.posted.take(&mut self.ops, bits)
         {
-            let record = self.ops.record_mut(place);
-            if record.from_one {
-                if record.remote != from {
-                    if !self.is_also_for(place, from) {
-                        self.posted.enter(&mut self.ops, place);
-                        return self.foreign(link, from, paid);
-                    }
-                    match self.remotes.of_mut(from) {
-                        Some(again) => remote = again,
-                        None => return,
-                    }
-                }
+            let record = self.ops.record(place);
+            let (from_one, foreign) = (record.from_one, record.remote != from);
+            if from_one && foreign && !self.is_also_for(place, from) {
+                self.posted.enter(&mut self.ops, place);
+                return self.foreign(link, from, paid);
+            }
+            let Some(remote) = self.remotes.of_mut(from) else {
+                return;
+            };
+            if from_one {
                 self.ops
                     .leave(ListKind::Remote, &mut remote.operations, place);
             }
             self.stats.matched += 1;
             let overdue = self.flow.taken(&mut remote.lends, remote.source, paid);
             if self.order.holds(from, bits) {
-                return self.hold_eager(place, from, bits, overdue);
+                self.hold_eager(place, from, bits);
+            } else {
+                let filled = self.ops.finish_filled(place, &self.port.body());
+                self.has_filled(filled, from, bits, len);
             }
-            let filled = {
-                let ops = &mut self.ops;
-                if front {
-                    ops.finish_filled(place, &self.port.front_body())
-                } else {
-                    ops.finish_filled(place, &self.port.body())
-                }
-            };
-            self.has_filled(filled, from, bits, len);
             if overdue {
                 self.tell(from);
             }
             return;
         }
-        self.unmatched(from, &{ *header }, paid);
+        self.unmatched(from, header, paid);
     }
 
     /// Copies a message that carries its data into the receive at a slot, which is reported after earlier ones of its
     /// line.
     #[cold]
-    fn hold_eager(&mut self, place: u32, from: RemoteId, bits: MatchBits, overdue: bool) {
+    fn hold_eager(&mut self, place: u32, from: RemoteId, bits: MatchBits) {
         if let Some(id) = self.ops.at(place) {
             let body = self.port.body().to_vec();
             if self.ops.record(place).from_one {
                 self.attach_op(id, from);
             }
             self.hold(id, from, bits, &body[..]);
-        }
-        if overdue {
-            self.tell(from);
         }
     }
 
@@ -476,26 +476,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// Reports a posted receive into which a message has been copied; `(id, transferred, timer)` come from its record.
-    #[inline(always)]
-    fn has_filled(
-        &mut self,
-        (id, transferred, timer): (RequestId, usize, Option<TimerId>),
-        from: RemoteId,
-        bits: MatchBits,
-        length: u32,
-    ) {
-        if let Some(timer) = timer {
-            self.wheel.clear(timer);
-        }
-        let transferred = transferred as u32;
-        let status = inbound_status(transferred, length);
-        let how = || Outcome::received(status, from, bits, transferred, length);
-        let (ops, events) = (&mut self.ops, &mut self.events);
-        match status {
-            Status::Success => self.owner.received(ops, events, id, transferred, how),
-            _ => self.owner.completed(ops, events, id, how()),
-        }
+    /// Reports a posted receive into which a message has been copied.
+    fn has_filled(&mut self, filled: Filled, from: RemoteId, bits: MatchBits, length: u32) {
+        let told = (&mut self.owner, &mut self.ops, &mut self.events);
+        report_filled::<O>(told, &mut self.wheel, filled, (from, bits, length));
     }
 
     /// Copies a whole message into a receive, which may still be among the operations of its remote.
@@ -514,6 +498,29 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let filled = self.ops.finish_filled(id.index(), body);
         self.has_filled(filled, from, bits, body.len() as u32);
+    }
+}
+
+/// Receive into which a whole message has been copied: its id, the bytes transferred, and its timer.
+type Filled = (RequestId, usize, Option<TimerId>);
+
+/// Reports a filled receive to the owner.
+#[inline(always)]
+fn report_filled<O: Owner>(
+    (owner, ops, events): (&mut O, &mut Ops<O>, &mut Events<O>),
+    wheel: &mut Wheel<Deadline>,
+    (id, transferred, timer): Filled,
+    (from, bits, length): (RemoteId, MatchBits, u32),
+) {
+    if let Some(timer) = timer {
+        wheel.clear(timer);
+    }
+    let transferred = transferred as u32;
+    let status = inbound_status(transferred, length);
+    let how = || Outcome::received(status, from, bits, transferred, length);
+    match status {
+        Status::Success => owner.received(ops, events, id, transferred, how),
+        _ => owner.completed(ops, events, id, how()),
     }
 }
 

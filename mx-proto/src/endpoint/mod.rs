@@ -62,7 +62,7 @@ use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::regions::Regions;
 use crate::remote::{LinkLimits, Remote, RemoteState, Remotes, Tx};
-use crate::round::{Begun, Front, Next, PortEvent};
+use crate::round::{Begun, Next, PortEvent};
 use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, OpKind, Status};
@@ -278,14 +278,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(never)]
     fn take_in(&mut self) -> bool {
         loop {
-            match self.port.next_packet() {
-                Front::Packet { link, header } => self.on_front_packet(link, &header),
-                Front::End { any } => return any,
-                Front::Other => {
-                    if let Some(any) = self.take_other() {
-                        return any;
-                    }
-                }
+            if let Some(any) = self.take_ordinary().or_else(|| self.take_other()) {
+                return any;
             }
         }
     }

@@ -173,7 +173,7 @@ impl Borrower {
         let more = free > self.free() && free <= WANTED_MAX;
         if more {
             // All requested credits have come at once, so as many may be requested again.
-            if free - self.free() >= self.said {
+            if self.said != 0 && free - self.free() >= self.said {
                 self.said = 0;
             }
             self.allowed = fields.credit;

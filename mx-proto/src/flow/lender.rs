@@ -145,6 +145,22 @@ impl Lender {
         }
     }
 
+    /// Books a message that has arrived and has been taken at once. Returns false, and changes nothing, if the remote
+    /// does not have the credits, or should be told of its new ones at once.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, cost: u32, at_once: u32) -> bool {
+        let after = Self {
+            arrived: self.arrived.wrapping_add(cost),
+            taken: self.taken.wrapping_add(cost),
+            ..*self
+        };
+        let passes = cost <= self.unused() && !after.is_overdue(at_once);
+        if passes {
+            (self.arrived, self.taken) = (after.arrived, after.taken);
+        }
+        passes
+    }
+
     /// Books a message that arrived in a slot. A slot is free again only when its remote has been told so, so a remote
     /// that reads nothing has one message.
     #[cold]

@@ -201,6 +201,20 @@ impl Flow {
         Ok(updated)
     }
 
+    /// Books a message of `cost` credits that has arrived and has been taken at once, as [`Self::arrived`] and
+    /// [`Self::taken`] do. Returns false, and changes nothing, if more than counting follows from either.
+    #[inline(always)]
+    pub fn passes(&mut self, account: &mut Lender, cost: u32) -> bool {
+        let alone = self.asked != 0 || !self.is_any_remote_short();
+        let within = self.counts.messages + 1 < self.epochs.until;
+        if !alone || !within || account.used != self.epochs.number() {
+            return false;
+        }
+        let passes = account.pass(cost, self.at_once);
+        self.counts.messages += u64::from(passes);
+        passes
+    }
+
     /// Records that a message has been received or dropped, so that its credits or slot can be used again. Returns true
     /// if the remote should be told at once, in a packet of its own.
     #[inline(always)]

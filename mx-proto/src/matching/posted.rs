@@ -16,7 +16,7 @@
 //! different bits.
 
 use crate::ids::{MatchBits, MatchMask, RequestId};
-use crate::ops::{BucketHead, Links, NONE, Ops, Position, State};
+use crate::ops::{BucketHead, Links, NONE, Ops, Position, Record, State};
 use crate::owner::Owner;
 use foldhash::fast::RandomState;
 use std::hash::BuildHasher;
@@ -123,42 +123,30 @@ impl PostedReceives {
     /// change.
     #[inline(always)]
     pub(crate) fn take<O: Owner>(&mut self, ops: &mut Ops<O>, bits: MatchBits) -> Option<u32> {
-        let [only] = &mut self.classes[..] else {
-            return self.take_oldest(ops, bits);
-        };
-        let bits = only.mask.apply(bits);
-        let bucket = only.bucket(self.seed, bits);
-        let first = &mut only.buckets[bucket];
-        let place = *first;
-        if place == NONE {
-            return None;
-        }
-        let record = ops.record_mut(place);
-        match record.state.head() {
-            Some(head) if record.bits == bits && record.links.behind == NONE => {
-                *first = head.next;
-                self.len -= 1;
-                only.heads -= 1;
-                if only.buckets.len() > BUCKETS_KEPT {
-                    only.shrink(ops, self.seed);
-                }
-                Some(place)
-            }
-            _ => self.take_oldest(ops, bits),
-        }
+        self.take_if(ops, bits, |_| true)
     }
 
-    /// Takes the oldest receive in the general case: several classes, or several receives in a bucket.
-    #[inline(never)]
-    fn take_oldest<O: Owner>(&mut self, ops: &mut Ops<O>, bits: MatchBits) -> Option<u32> {
-        let (at, spot) = self.find_oldest(ops, bits);
-        if spot.head == NONE {
+    /// Takes the oldest receive as [`Self::take`] does, but only if `accepts` returns true for it.
+    #[inline(always)]
+    pub(crate) fn take_if<O: Owner>(
+        &mut self,
+        ops: &mut Ops<O>,
+        bits: MatchBits,
+        accepts: impl FnOnce(&Record<O::Memory>) -> bool,
+    ) -> Option<u32> {
+        let (at, spot) = match &self.classes[..] {
+            [only] => (0, only.find(ops, self.seed, only.mask.apply(bits))),
+            _ => self.find_oldest(ops, bits),
+        };
+        if spot.head == NONE || !accepts(ops.record(spot.head)) {
             return None;
         }
         self.take_head(ops, at, spot);
         Some(spot.head)
     }
 
+    /// Returns the class and the spot of the oldest receive among several masks.
+    #[inline(never)]
     fn find_oldest<O: Owner>(&self, ops: &Ops<O>, bits: MatchBits) -> (usize, Spot) {
         let mut best = (0, Spot::NOWHERE);
         for (at, class) in self.classes.iter().enumerate() {
@@ -197,6 +185,7 @@ impl PostedReceives {
     }
 
     /// Removes a head; the next receive with its bits takes its position.
+    #[inline(always)]
     fn take_head<O: Owner>(&mut self, ops: &mut Ops<O>, at: usize, spot: Spot) {
         let class = &mut self.classes[at];
         self.len -= 1;
@@ -210,7 +199,9 @@ impl PostedReceives {
         }
         class.replace(ops, spot, head.next);
         class.heads -= 1;
-        class.shrink(ops, self.seed);
+        if class.buckets.len() > BUCKETS_KEPT {
+            class.shrink(ops, self.seed);
+        }
     }
 
     #[inline]
@@ -250,7 +241,7 @@ impl Class {
     /// Halves the buckets if few heads are left.
     #[inline(never)]
     fn shrink<O: Owner>(&mut self, ops: &mut Ops<O>, seed: u64) {
-        if self.buckets.len() > BUCKETS_KEPT && self.heads < self.buckets.len() / 4 {
+        if self.heads < self.buckets.len() / 4 {
             self.resize(ops, seed, self.buckets.len() / 2);
         }
     }
@@ -264,7 +255,7 @@ impl Class {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find<O: Owner>(&self, ops: &Ops<O>, seed: u64, bits: MatchBits) -> Spot {
         let bucket = self.bucket(seed, bits);
         let (mut before, mut head) = (NONE, self.buckets[bucket]);
@@ -320,7 +311,7 @@ impl Class {
     }
 
     /// Replaces a head in its bucket with another, or with none.
-    #[inline]
+    #[inline(always)]
     fn replace<O: Owner>(&mut self, ops: &mut Ops<O>, spot: Spot, next: u32) {
         if spot.before == NONE {
             self.buckets[spot.bucket] = next;

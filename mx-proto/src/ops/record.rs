@@ -322,6 +322,7 @@ impl<M> Record<M> {
             self.state.stage()
         );
         self.generation = 0;
+        self.links = Links::ALONE;
         self.state.begin(State::Free);
     }
 

@@ -50,16 +50,16 @@ pub trait OpStorage<M, W>: Default + fmt::Debug {
     /// Returns the owner's data in a slot for changing. Panics like [`Self::record`].
     fn data_mut(&mut self, place: u32) -> &mut W;
 
-    /// Returns the record and the owner's data in a slot for changing.
-    fn both_mut(&mut self, place: u32) -> (&mut Record<M>, &mut W);
+    /// Notes that an operation with this data uses a slot from now on, and returns its record. Called once for each
+    /// operation.
+    fn on_use(&mut self, place: u32, word: W) -> &mut Record<M>;
 
-    /// Notes that an operation uses this slot from now on; its data has been set. Called once for each operation.
+    /// Notes that the operation in a slot has been freed, and returns its record. Called once for each
+    /// [`Self::on_use`].
     #[inline]
-    fn on_use(&mut self, _place: u32) {}
-
-    /// Notes that the operation in this slot has been freed. Called once for each [`Self::on_use`].
-    #[inline]
-    fn on_free(&mut self, _place: u32) {}
+    fn on_free(&mut self, place: u32) -> &mut Record<M> {
+        self.record_mut(place)
+    }
 }
 
 /// Storage in ordinary memory for up to `MAX` operations, allocated in chunks of 64. No chunk is freed before the
@@ -132,8 +132,9 @@ impl<M: fmt::Debug, W: Default + fmt::Debug, const MAX: u32> OpStorage<M, W>
     }
 
     #[inline]
-    fn both_mut(&mut self, place: u32) -> (&mut Record<M>, &mut W) {
-        let (record, word) = self.at_mut(place);
-        (record, word)
+    fn on_use(&mut self, place: u32, word: W) -> &mut Record<M> {
+        let (record, data) = self.at_mut(place);
+        *data = word;
+        record
     }
 }

@@ -49,11 +49,6 @@ impl<O: Owner> fmt::Debug for Ops<O> {
     }
 }
 
-type Opened<'a, O> = (
-    &'a mut Record<<O as Owner>::Memory>,
-    &'a mut <O as Owner>::OpData,
-);
-
 impl<O: Owner> Ops<O> {
     /// Returns the storage, in which the owner finds its data by slot.
     #[inline]
@@ -73,6 +68,13 @@ impl<O: Owner> Ops<O> {
     pub fn data_mut(&mut self, id: RequestId) -> Option<&mut O::OpData> {
         self.of(id)?;
         Some(self.places.data_mut(id.index()))
+    }
+
+    /// Returns the owner's data of an operation whose completion is being reported to the owner, for changing.
+    #[inline(always)]
+    pub fn completed_data_mut(&mut self, id: RequestId) -> &mut O::OpData {
+        debug_assert!(self.is_done(id), "{id:?} has not completed");
+        self.places.data_mut(id.index())
     }
 
     /// Returns the id of the operation in a slot; `None` if the slot is free or does not exist.
@@ -116,17 +118,14 @@ impl<O: Owner> Ops<O> {
             return None;
         }
         let got = read(&self.places, place);
-        self.places.on_free(place);
-        let record = self.places.record_mut(place);
-        let behind = std::mem::replace(&mut record.links, Links::ALONE).behind;
-        record.empty();
+        let behind = self.places.record(place).links.behind;
         list.first = behind;
-        list.len = list.len.saturating_sub(1);
+        list.len -= 1;
         match behind {
             NONE => list.last = NONE,
             behind => self.places.record_mut(behind).links.before = NONE,
         }
-        self.put_back(place);
+        self.release(place);
         Some(got)
     }
 
@@ -221,8 +220,7 @@ impl<O: Owner> Ops<O> {
 impl<O: Owner> Ops<O> {
     #[inline(always)]
     fn release(&mut self, place: u32) {
-        self.places.on_free(place);
-        self.places.record_mut(place).empty();
+        self.places.on_free(place).empty();
         self.put_back(place);
     }
 
@@ -258,21 +256,19 @@ impl<O: Owner> Ops<O> {
         }
     }
 
+    /// Puts a slot whose record is in no list among the free ones.
     #[inline(always)]
     fn put_back(&mut self, place: u32) {
-        let delay = self.places.reuse_delay();
         let free = &mut self.free;
-        let behind = match delay {
-            0 => std::mem::replace(&mut free.first, place),
-            _ => NONE,
-        };
-        self.places.record_mut(place).links.behind = behind;
-        if delay != 0 {
-            match std::mem::replace(&mut free.last, place) {
-                NONE => free.first = place,
-                last => self.places.record_mut(last).links.behind = place,
+        match (self.places.reuse_delay(), free.first) {
+            (0, first) => {
+                self.places.record_mut(place).links.behind = first;
+                free.first = place;
             }
+            (_, NONE) => free.first = place,
+            _ => self.places.record_mut(free.last).links.behind = place,
         }
+        free.last = place;
         free.len += 1;
     }
 
@@ -284,10 +280,11 @@ impl<O: Owner> Ops<O> {
         timeouts: TimeOuts,
         state: State<O::Memory>,
     ) -> Option<RequestId> {
-        let (id, (record, its)) = self.open(bits, timeouts)?;
+        if !self.has_room() {
+            return None;
+        }
+        let (id, record) = self.open(word, (bits, timeouts));
         record.begin(state);
-        *its = word;
-        self.places.on_use(id.index());
         Some(id)
     }
 
@@ -296,19 +293,20 @@ impl<O: Owner> Ops<O> {
     pub(crate) fn enter(
         &mut self,
         what: impl Posting<O>,
-        (bits, timeouts): (MatchBits, TimeOuts),
+        of: (MatchBits, TimeOuts),
         state: impl FnOnce(O::Memory) -> State<O::Memory>,
     ) -> Option<RequestId> {
         if let Some(id) = what.pending() {
-            self.activate(id, bits, timeouts, state(what.begin().0));
+            self.activate(id, of, state(what.begin().0));
             return Some(id);
         }
         // Only after a slot has been found, so that no state has to be dropped if there is none.
-        let (id, (record, its)) = self.open(bits, timeouts)?;
+        if !self.has_room() {
+            return None;
+        }
         let (memory, word) = what.begin();
+        let (id, record) = self.open(word, of);
         record.begin(state(memory));
-        *its = word;
-        self.places.on_use(id.index());
         Some(id)
     }
 
@@ -318,13 +316,16 @@ impl<O: Owner> Ops<O> {
     pub(crate) fn enter_receive(
         &mut self,
         what: impl Posting<O>,
-        (bits, timeouts): (MatchBits, TimeOuts),
+        of: (MatchBits, TimeOuts),
         position: Position,
         (remote, kin): (RemoteId, &mut List),
     ) -> Option<RequestId> {
-        let (id, (record, its)) = self.open(bits, timeouts)?;
-        let place = id.index();
+        if !self.has_room() {
+            return None;
+        }
         let (memory, word) = what.begin();
+        let (id, record) = self.open(word, of);
+        let place = id.index();
         let head = BucketHead::alone(place);
         record.begin(State::Posted {
             memory,
@@ -335,8 +336,6 @@ impl<O: Owner> Ops<O> {
         record.from_one = true;
         let before = std::mem::replace(&mut kin.last, place);
         record.remote_links.before = before;
-        *its = word;
-        self.places.on_use(place);
         match before {
             NONE => kin.first = place,
             before => self.places.record_mut(before).remote_links.behind = place,
@@ -345,12 +344,13 @@ impl<O: Owner> Ops<O> {
         Some(id)
     }
 
-    /// Takes a slot for a new operation. The caller sets its state and data and then calls [`OpStorage::on_use`].
+    /// Takes a slot for a new operation; there must be room. The caller sets the state.
     #[inline(always)]
-    fn open(&mut self, bits: MatchBits, timeouts: TimeOuts) -> Option<(RequestId, Opened<'_, O>)> {
-        if !self.has_room() {
-            return None;
-        }
+    fn open(
+        &mut self,
+        word: O::OpData,
+        (bits, timeouts): (MatchBits, TimeOuts),
+    ) -> (RequestId, &mut Record<O::Memory>) {
         let place = self.free.first;
         let generation = self.next_generation;
         self.next_generation = if generation == GENERATIONS {
@@ -358,12 +358,9 @@ impl<O: Owner> Ops<O> {
         } else {
             generation + 1
         };
-        let (record, word) = self.places.both_mut(place);
+        let record = self.places.on_use(place, word);
         self.free.first = record.links.behind;
         self.free.len -= 1;
-        if self.free.first == NONE {
-            self.free.last = NONE;
-        }
         self.under_way += 1;
         record.generation = generation;
         record.links = Links::ALONE;
@@ -375,7 +372,7 @@ impl<O: Owner> Ops<O> {
         record.waiting = timeouts.waiting;
         record.touched = false;
         record.bits = bits;
-        Some((RequestId::new(place, generation), (record, word)))
+        (RequestId::new(place, generation), record)
     }
 
     /// Gives a pending operation the state that it would have had if it were posted now. Its memory must have been
@@ -383,8 +380,7 @@ impl<O: Owner> Ops<O> {
     fn activate(
         &mut self,
         id: RequestId,
-        bits: MatchBits,
-        timeouts: TimeOuts,
+        (bits, timeouts): (MatchBits, TimeOuts),
         state: State<O::Memory>,
     ) {
         let record = self.get_mut(id);
@@ -459,7 +455,7 @@ impl<O: Owner> Ops<O> {
     ) -> (RequestId, usize, Option<TimerId>) {
         self.under_way -= 1;
         let record = self.places.record_mut(place);
-        let timer = record.timer.take();
+        let timer = record.timer.and_then(|_| record.timer.take());
         Self::check_end(record);
         let id = RequestId::new(place, record.generation);
         let State::Posted { memory, .. } = &mut record.state else {
@@ -532,7 +528,7 @@ impl<O: Owner> Ops<O> {
             behind => self.places.record_mut(behind).links_mut(strand).before = before,
         }
         debug_assert!(list.len > 0, "a list that never had {place}");
-        list.len = list.len.saturating_sub(1);
+        list.len -= 1;
     }
 
     /// Returns all operations of a list, oldest first.

@@ -89,17 +89,15 @@ impl<const N: u32> OpStorage<Memory, u64> for Rested<N> {
         self.chunks.data_mut(place)
     }
 
-    fn both_mut(&mut self, place: u32) -> (&mut Record<Memory>, &mut u64) {
-        self.chunks.both_mut(place)
-    }
-
-    fn on_use(&mut self, place: u32) {
+    fn on_use(&mut self, place: u32, word: u64) -> &mut Record<Memory> {
         self.used.resize(self.len() as usize, false);
         assert!(!std::mem::replace(&mut self.used[place as usize], true));
+        self.chunks.on_use(place, word)
     }
 
-    fn on_free(&mut self, place: u32) {
+    fn on_free(&mut self, place: u32) -> &mut Record<Memory> {
         assert!(std::mem::replace(&mut self.used[place as usize], false));
+        self.chunks.on_free(place)
     }
 }
 

@@ -12,10 +12,10 @@
 use super::host::{HostPorts, LONE_ROUND, ROUND};
 use mx_port_base::cancellation::CancellationDisabled;
 use mx_port_base::ports::{DGRAM, LOCAL, LOOPBACK, PORTS};
-use mx_port_local::{Lent, LocalPort, SharedBody};
-use mx_proto::port::Place;
-use mx_proto::round::{Begun, Front, Next, PortEvent, Rounds};
-use mx_proto::{Instant, Memory};
+use mx_port_local::{Lent, LocalPort};
+use mx_proto::port::{HeaderBytes, Place};
+use mx_proto::round::{Begun, Next, PortEvent, Rounds};
+use mx_proto::{Instant, LinkId, Memory, Source};
 
 /// Port with the first turn. The others follow in the order of their numbers, so that TCP, where each poll is a system
 /// call, is last.
@@ -104,10 +104,13 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
     }
 
     #[inline(always)]
-    fn next_packet(&mut self) -> Front {
+    fn take_packets(
+        &mut self,
+        take: impl FnMut(LinkId, &HeaderBytes, &dyn Source) -> bool,
+    ) -> Option<bool> {
         match &mut self.ports.local {
-            Some(local) if self.round.active => local.next_packet(),
-            _ => Front::Other,
+            Some(local) if self.round.active => local.take_packets(take),
+            _ => None,
         }
     }
 
@@ -121,12 +124,6 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
                 .map_or(Lent::Bytes(&[]), LocalPort::lent),
             _ => Lent::Bytes(self.body_elsewhere()),
         }
-    }
-
-    #[inline(always)]
-    fn front_body(&self) -> Lent<'_> {
-        let local = self.ports.local.as_ref();
-        Lent::Shared(local.map_or(&SharedBody::NONE, LocalPort::front_lent))
     }
 
     fn read(&mut self, place: Place<'_, M>) {

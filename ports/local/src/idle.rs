@@ -179,7 +179,7 @@ impl LocalPort {
             let packet = link.consumer.peek().map_err(|_| Violation)?;
             let packet = packet.ok_or(Violation)?;
             self.round.body = packet.body;
-            return self.lend_queued(id, Current::Ring(id), &packet.header);
+            return self.lend(id, Current::Ring(id), &packet.header);
         }
         let retired = link.producer.is_retired();
         self.turn(id, |_| State::Plain);

@@ -56,7 +56,7 @@ use mx_proto::port::{
 use mx_proto::round::{Next, Rounds};
 use mx_proto::shares::Shares;
 use mx_proto::table::Table;
-use mx_proto::{Instant, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Source, Target};
 use ring::PushError;
 pub use ring::SharedBody;
 pub use round::Lent;
@@ -479,6 +479,14 @@ impl<M: Memory> Rounds<M> for LocalPort {
 
     fn next(&mut self) -> Next {
         self.next_event()
+    }
+
+    #[inline]
+    fn take_packets(
+        &mut self,
+        take: impl FnMut(LinkId, &HeaderBytes, &dyn Source) -> bool,
+    ) -> Option<bool> {
+        self.take_packets(take)
     }
 
     fn body(&self) -> Lent<'_> {

@@ -265,7 +265,7 @@ impl LocalPort {
                     {
                         let (header, current) = (*header, Current::Owned(id, len as u32));
                         self.offer(id);
-                        self.lend_queued(id, current, &header)
+                        self.lend(id, current, &header)
                     }
                     _ => Err(Violation),
                 };

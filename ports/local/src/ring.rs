@@ -127,7 +127,11 @@ impl Producer {
             && (in_cell || (len <= BODY_MAX && self.data_room() >= padded(len)));
         let far = !room && self.make_room(len)?;
         let cell = self.ring.cell(self.head);
-        cell.at(HEADER_AT).write(header);
+        // Words go from registers to the ring; bytes would go through the stack.
+        for (n, bytes) in header.as_chunks().0.iter().enumerate() {
+            let word = cell.at(HEADER_AT + 8 * n).long();
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
         if in_cell {
             let room = cell.at(INLINE_AT).first(INLINE_MAX);
             match body.piece() {
@@ -344,15 +348,8 @@ impl Consumer {
     }
 
     /// Returns the next packet, if there is one. The packet stays in the ring until [`Consumer::release`].
-    pub(super) fn peek(&self) -> Result<Option<Packet>, Corrupt> {
-        let mut body = SharedBody::NONE;
-        let header = self.peek_at(&mut body)?;
-        Ok(header.map(|header| Packet { header, body }))
-    }
-
-    /// Returns the next packet's header like [`Consumer::peek`], and sets `body`.
     #[inline(always)]
-    pub(super) fn peek_at(&self, body: &mut SharedBody) -> Result<Option<HeaderBytes>, Corrupt> {
+    pub(super) fn peek(&self) -> Result<Option<Packet>, Corrupt> {
         let flag = self.flag();
         if flag as u32 == self.empty {
             return Ok(None);
@@ -367,23 +364,23 @@ impl Consumer {
         for (bytes, word) in header.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
-        if len <= INLINE_MAX && !far {
+        let body = if len <= INLINE_MAX && !far {
             let first = cell.at(INLINE_AT);
-            *body = SharedBody {
+            SharedBody {
                 first,
                 first_len: len,
                 second: first,
                 len,
                 far,
-            };
+            }
         } else {
-            *body = self.long_body(len, far)?;
-        }
-        Ok(Some(header))
+            self.long_body(len, far)?
+        };
+        Ok(Some(Packet { header, body }))
     }
 
     /// Returns the body of the next packet, which is outside its cell.
-    #[inline(never)]
+    #[inline(always)]
     fn long_body(&self, len: usize, far: bool) -> Result<SharedBody, Corrupt> {
         if len > BODY_MAX || len <= INLINE_MAX || (far && self.ring.far.len == 0) {
             return Err(Corrupt);
@@ -412,11 +409,11 @@ impl Consumer {
         batch && self.publish()
     }
 
-    /// Publishes the tails of an empty ring if its producer still waits for more space: no later packet would lead to
-    /// waking it. Returns true if the producer has to be woken.
+    /// Publishes the tails of a ring that has become empty, if its producer still waits for more space: no later packet
+    /// would lead to waking it. Returns true if the producer has to be woken.
     #[inline]
     pub(super) fn finish(&mut self) -> bool {
-        self.held && {
+        self.held && !self.is_ready() && {
             let rung = self.publish();
             self.held = false;
             rung || self.ring.waiting().swap(0, Ordering::Relaxed) != 0
@@ -487,7 +484,7 @@ impl Consumer {
 /// Body in shared memory, in one piece or in two around the end of the data area.
 ///
 /// The peer can change the bytes at any time, so they are only ever copied out.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct SharedBody {
     first: Shared,
     first_len: usize,
@@ -512,7 +509,7 @@ impl Source for SharedBody {
             Some(end) if end <= self.first_len => {
                 self.first.at(at).read(into);
             }
-            _ => self.copy_around(at, into),
+            _ => { *self }.copy_around(at, into),
         }
         // The caller's copy is volatile, too: the source must not be read again.
         compiler_fence(Ordering::SeqCst);

@@ -18,14 +18,14 @@ use super::layout::BODY_MAX;
 use super::link::{Entry, State};
 use super::pieces::STREAMED_MAX;
 use super::receive::{ReadOutcome, Violation};
-use super::ring::{Corrupt, SharedBody};
+use super::ring::{Corrupt, Packet, SharedBody};
 use super::{
     ACTIVE_KEPT, CONTROL_EVERY, CONTROL_EVERY_EMPTY, IDLE_AFTER, LARGE, LISTEN_EVERY,
     LISTEN_EVERY_EMPTY, LocalPort, STREAM, ring_doorbell,
 };
 use mx_port_base::incoming::{BadPiece, Incoming};
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, body_len};
-use mx_proto::round::{Front, Next, PortEvent};
+use mx_proto::round::{Next, PortEvent};
 use mx_proto::{Instant, LinkId, Memory, Source};
 
 /// Position within a round, and the lent packet.
@@ -142,13 +142,11 @@ impl Round {
         };
     }
 
-    /// Lends the next packet in the ring of a link; `body` is already set.
+    /// Counts a packet or piece that is taken from a ring.
     #[inline(always)]
-    fn lend(&mut self, id: LinkId, entry: &mut Entry) {
+    fn count(&mut self) {
         (self.left, self.quota) = (self.left - 1, self.quota - 1);
         self.any = true;
-        entry.known = true;
-        self.current = Current::Ring(id);
     }
 
     /// Returns the lent bytes.
@@ -213,69 +211,77 @@ impl LocalPort {
     #[inline(never)]
     pub fn next_event(&mut self) -> Next {
         loop {
-            match self.next_packet() {
-                Front::Packet { link, header } => {
-                    return Next::Event(PortEvent::Packet { link, header });
+            let queued = !self.queue.is_empty();
+            let event = match self.round.link {
+                _ if self.round.current != Current::Nothing => self.give_back(),
+                _ if queued => self.next_queued(),
+                Some(id) => self.next_in_ring(id),
+                None if self.round.links > 0 && self.round.left > 0 => {
+                    self.next_turn();
+                    None
                 }
-                Front::End { any } => return Next::End { any },
-                Front::Other => {}
-            }
-            if let Some(event) = self.next_other() {
+                None if self.round.then == Then::End => {
+                    let any = self.round.any;
+                    return Next::End { any };
+                }
+                None => {
+                    self.go_on();
+                    None
+                }
+            };
+            if let Some(event) = event {
                 return Next::Event(event);
             }
         }
     }
 
-    /// Returns the next whole packet in the rings of active links; see [`mx_proto::round::Rounds::next_packet`].
+    /// Offers the whole packets in the rings of active links that need no other attention; see
+    /// [`mx_proto::round::Rounds::take_packets`].
     #[inline(always)]
-    pub fn next_packet(&mut self) -> Front {
+    pub fn take_packets(
+        &mut self,
+        mut take: impl FnMut(LinkId, &HeaderBytes, &dyn Source) -> bool,
+    ) -> Option<bool> {
         match self.round.current {
             Current::Nothing => {}
             Current::Ring(id) if !self.round.part => self.release(id),
-            Current::Ring(_) | Current::Owned(..) => return Front::Other,
+            Current::Ring(_) | Current::Owned(..) => return None,
         }
-        loop {
-            if !self.queue.is_empty() {
-                return Front::Other;
-            }
+        while self.queue.is_empty() {
             let Some(id) = self.round.link else {
                 if self.round.links > 0 && self.round.left > 0 {
                     self.next_turn();
                     continue;
                 }
-                return match self.round.then {
-                    Then::End => Front::End {
-                        any: self.round.any,
-                    },
-                    _ => Front::Other,
-                };
+                return (self.round.then == Then::End).then_some(self.round.any);
             };
-            let Some(entry) = self.links.get_mut(id) else {
-                self.round.link = None;
-                continue;
-            };
+            let entry = self.links.get_mut(id)?;
+            let odd = entry.is_odd() | entry.incoming.is_some();
             let State::Up(link) = &mut entry.state else {
-                self.round.link = None;
-                continue;
+                return None;
             };
-            let header = match link.consumer.peek_at(&mut self.round.body) {
-                Ok(Some(header)) => header,
-                Ok(None) => {
-                    self.leave(id);
-                    continue;
-                }
-                Err(Corrupt) => {
-                    self.leave_failed(id);
-                    continue;
-                }
-            };
-            if entry.incoming.is_some() || body_len(&header) != self.round.body.len() {
-                return Front::Other;
+            if odd {
+                return None;
             }
-            link.idle = 0;
-            self.round.lend(id, entry);
-            return Front::Packet { link: id, header };
+            while self.round.quota > 0
+                && let Some(Packet { header, body }) = link.consumer.peek().ok()?
+            {
+                let whole = body_len(&header) == body.len() && body.len() < LARGE;
+                if !whole || !take(id, &header, &body) {
+                    return None;
+                }
+                link.idle = 0;
+                self.round.count();
+                if link.consumer.release(&body) {
+                    ring_doorbell(&entry.socket);
+                }
+            }
+            if link.consumer.finish() {
+                ring_doorbell(&entry.socket);
+            }
+            self.leave(id);
         }
+        None
     }
 
     /// Visits the next link with a packet in its ring, or stops at one that needs attention.
@@ -289,25 +295,6 @@ impl LocalPort {
                 Some(true) => return self.round.begin_turn(id, self.active.len()),
                 Some(false) if self.round.all => self.note_idle(id),
                 Some(false) | None => {}
-            }
-        }
-    }
-
-    /// Returns the next event other than a packet in a ring, or takes the next step of the round.
-    #[cold]
-    #[inline(never)]
-    fn next_other(&mut self) -> Option<PortEvent> {
-        if self.round.current != Current::Nothing {
-            return self.give_back();
-        }
-        if !self.queue.is_empty() {
-            return self.next_queued();
-        }
-        match self.round.link {
-            Some(id) => self.next_piece(id),
-            None => {
-                self.go_on();
-                None
             }
         }
     }
@@ -337,14 +324,7 @@ impl LocalPort {
         self.round.lent()
     }
 
-    /// Returns the lent body of a packet from [`Self::next_packet`].
-    #[inline(always)]
-    pub fn front_lent(&self) -> &SharedBody {
-        &self.round.body
-    }
-
     /// Releases the lent packet to its ring.
-    #[inline(always)]
     fn release(&mut self, id: LinkId) {
         self.round.current = Current::Nothing;
         let Some(entry) = self.links.get_mut(id) else {
@@ -353,12 +333,7 @@ impl LocalPort {
         let State::Up(link) = &mut entry.state else {
             return;
         };
-        let mut rung = link.consumer.release(&self.round.body);
-        let more = link.consumer.is_ready();
-        if !more && !rung {
-            rung = link.consumer.finish();
-        }
-        if rung {
+        if link.consumer.release(&self.round.body) || link.consumer.finish() {
             ring_doorbell(&entry.socket);
         }
         self.round.odd |= entry.blocked | entry.socket.is_none();
@@ -366,7 +341,7 @@ impl LocalPort {
             link.chunks += 1;
             self.round.odd |= link.chunks == STREAM;
         }
-        if !more || self.round.quota == 0 {
+        if self.round.quota == 0 {
             self.leave(id);
         }
     }
@@ -398,25 +373,27 @@ impl LocalPort {
         }
     }
 
-    /// Takes the next piece of a packet in the ring of a link.
-    fn next_piece(&mut self, id: LinkId) -> Option<PortEvent> {
-        let entry = self.links.get_mut(id)?;
-        let link = entry.up()?;
-        let Ok(Some(header)) = link.consumer.peek_at(&mut self.round.body) else {
-            return None;
-        };
-        link.idle = 0;
-        let len = self.round.body.len();
-        self.round.lend(id, entry);
-        match self.take_piece(id, &header, len) {
-            Ok(Some(event)) => Some(event),
-            Ok(None) => {
-                self.release(id);
-                None
+    /// Lends the next packet in the ring of a link, or piece of one. `None`: there is none, or it is dropped.
+    fn next_in_ring(&mut self, id: LinkId) -> Option<PortEvent> {
+        let link = self.links.get_mut(id).and_then(Entry::up);
+        let packet = match link.map(|link| link.consumer.peek()) {
+            Some(Ok(Some(packet))) => packet,
+            Some(Err(Corrupt)) => {
+                self.leave_failed(id);
+                return None;
             }
+            Some(Ok(None)) | None => {
+                self.leave(id);
+                return None;
+            }
+        };
+        self.round.count();
+        self.round.body = packet.body;
+        match self.lend(id, Current::Ring(id), &packet.header) {
+            Ok(ReadOutcome::Event(event)) => Some(event),
+            Ok(_) => None,
             // The piece stays in the ring.
-            Err(BadPiece) => {
-                self.round.current = Current::Nothing;
+            Err(Violation) => {
                 self.leave_failed(id);
                 None
             }
@@ -482,8 +459,8 @@ impl LocalPort {
         Incoming::end_piece(&mut self.links.get_mut(id)?.incoming, id)
     }
 
-    /// Lends a packet, or a piece of one, of the link at the front of the queue. An unwanted piece is released at once.
-    pub(super) fn lend_queued(
+    /// Lends a packet, or a piece of one, of a link. An unwanted piece is released at once.
+    pub(super) fn lend(
         &mut self,
         id: LinkId,
         current: Current,
@@ -492,6 +469,9 @@ impl LocalPort {
         self.round.current = current;
         let (len, entry) = (self.lent().len(), self.links.get_mut(id).ok_or(Violation)?);
         entry.known = true;
+        if let State::Up(link) = &mut entry.state {
+            link.idle = 0;
+        }
         if entry.incoming.is_none() && body_len(header) == len {
             let header = *header;
             return Ok(ReadOutcome::Event(PortEvent::Packet { link: id, header }));

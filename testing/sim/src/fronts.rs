@@ -1,15 +1,16 @@
 //! Switch for the fronts of endpoints and methods.
 //!
 //! ```text
-//!   on    a call tries its front first                  the ports' next_packet
+//!   on    a call tries its front first                  the ports' take_packets
 //!   off   the general function decides everything
 //! ```
 //!
 //! Both must have the same effect. Owns: the switch of this thread, and the number of answers from
 //! fronts.
 
-use mx_proto::port::body_len;
-use mx_proto::round::{Front, Next, PortEvent};
+use mx_proto::port::{HeaderBytes, body_len};
+use mx_proto::round::{Next, PortEvent};
+use mx_proto::{LinkId, Source};
 use std::cell::Cell;
 
 thread_local! {
@@ -35,19 +36,17 @@ pub fn note_answer() {
     ANSWERS.set(ANSWERS.get() + 1);
 }
 
-/// Makes the answer of a port's front from the next event of its round and the length of the body
-/// that it lends; keeps an event that the front does not handle for
-/// [`Rounds::next`](mx_proto::round::Rounds::next).
-pub(crate) fn answer(next: Next, lent: usize, kept: &mut Option<Next>) -> Front {
-    match next {
-        Next::Event(PortEvent::Packet { link, header }) if body_len(&header) == lent => {
-            note_answer();
-            Front::Packet { link, header }
-        }
-        Next::End { any } => Front::End { any },
-        other => {
-            *kept = Some(other);
-            Front::Other
-        }
+/// Offers the next event of a port's round to the endpoint's front if the event is a whole packet, whose body is the
+/// lent bytes. Returns whether the front has taken it.
+pub(crate) fn takes(
+    next: &Next,
+    lent: &[u8],
+    take: impl FnOnce(LinkId, &HeaderBytes, &dyn Source) -> bool,
+) -> bool {
+    let taken = matches!(next, Next::Event(PortEvent::Packet { link, header })
+        if body_len(header) == lent.len() && take(*link, header, &lent));
+    if taken {
+        note_answer();
     }
+    taken
 }

@@ -17,9 +17,9 @@ use mx_proto::port::{
     Body, Close, ConnectError, FABRIC_RDM, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown,
     MoveRefusal, Place, Port, RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, body_len,
 };
-use mx_proto::round::{Front, Next, PortEvent, Rounds};
+use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::secret::Binding;
-use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Target};
+use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Source, Target};
 use std::collections::VecDeque;
 
 /// A node's port. Dropping it breaks its links, as the death of a process does.
@@ -525,13 +525,20 @@ impl<M: Memory> Rounds<M> for SimPort<M> {
         Next::End { any: self.any }
     }
 
-    fn next_packet(&mut self) -> Front {
-        let next = if fronts::are_on() && self.held.is_none() {
-            self.next()
-        } else {
-            return Front::Other;
-        };
-        fronts::answer(next, self.body().len(), &mut self.held)
+    fn take_packets(
+        &mut self,
+        mut take: impl FnMut(LinkId, &HeaderBytes, &dyn Source) -> bool,
+    ) -> Option<bool> {
+        while fronts::are_on() && self.held.is_none() {
+            let next = self.next();
+            if let Next::End { any } = next {
+                return Some(any);
+            }
+            if !fronts::takes(&next, self.body(), &mut take) {
+                self.held = Some(next);
+            }
+        }
+        None
     }
 
     fn body(&self) -> &[u8] {

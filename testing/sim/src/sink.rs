@@ -46,10 +46,22 @@ pub trait Polled<M: Memory>: Rounds<M> + Sized {
 
 impl<M: Memory, P: Rounds<M>> Polled<M> for P {}
 
-/// Tells a sink of all events of a round that has begun.
+/// Tells a sink of all events of a round that has begun. The first packet is an event, the second is taken by the port's
+/// front, and so on, so that the two are tested side by side.
 #[inline]
 pub fn tell_all<M: Memory, P: Rounds<M>, S: Sink<M>>(port: &mut P, sink: &mut S) -> bool {
+    let mut front = true;
     loop {
+        let ended = port.take_packets(|link, header, body| {
+            front = !front;
+            if front {
+                sink.on_packet(link, header, body);
+            }
+            front
+        });
+        if let Some(any) = ended {
+            return any;
+        }
         let event = match port.next() {
             Next::Event(event) => event,
             Next::End { any } => return any,

@@ -12,10 +12,10 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
     RemoteMemory, RemoteRead, SendError, Sent,
 };
-use mx_proto::round::{Front, Next, PortEvent, Rounds};
+use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::secret::Binding;
 use mx_proto::wire::{Header, Kind};
-use mx_proto::{Identity, Instant, LinkId, Memory, NicId, Target};
+use mx_proto::{Identity, Instant, LinkId, Memory, NicId, Source, Target};
 use std::collections::VecDeque;
 
 /// The port of one node.
@@ -306,13 +306,20 @@ impl<S: Script> Rounds<S::Memory> for ScriptedPort<S> {
         }
     }
 
-    fn next_packet(&mut self) -> Front {
-        let next = if fronts::are_on() && self.held.is_none() {
-            self.next()
-        } else {
-            return Front::Other;
-        };
-        fronts::answer(next, self.body().len(), &mut self.held)
+    fn take_packets(
+        &mut self,
+        mut take: impl FnMut(LinkId, &HeaderBytes, &dyn Source) -> bool,
+    ) -> Option<bool> {
+        while fronts::are_on() && self.held.is_none() {
+            let next = self.next();
+            if let Next::End { any } = next {
+                return Some(any);
+            }
+            if !fronts::takes(&next, self.body(), &mut take) {
+                self.held = Some(next);
+            }
+        }
+        None
     }
 
     fn body(&self) -> &[u8] {
