@@ -1,8 +1,8 @@
 //! Send buffer: the bytes of unacknowledged segments.
 //!
 //! ```text
-//!   block of 64 KiB, of one fragment                       blocks:  1 KiB | 10 KiB | 64 KiB
-//!   [ header | payload ][ header | payload ][ header | pay ]        in use, or free for reuse
+//!   block of one fragment, or of small fragments in a row      blocks:  10 KiB | 64 KiB
+//!   [ header | payload ][ header | payload ][ header | pay ]            in use, or free for reuse
 //!     `---- SegmentPlace ----'   `---- SegmentPlace ----'
 //!     `------------- run_of: a GSO batch -----------------'
 //! ```
@@ -17,13 +17,15 @@ use crate::supply::Supply;
 /// Bytes before every segment's payload that are reserved for the datagram's header.
 pub(super) const HEADER_SPACE: usize = 64;
 
-/// Sizes of blocks in bytes, by class: a tiny fragment; one jumbo frame, or some fragments of a small message; the
+/// Sizes of blocks in bytes, by class: one jumbo frame, or some fragments of a small message, or small fragments; the
 /// largest GSO batch, and the largest datagram.
-const CLASS_BYTES: [usize; 3] = [1 << 10, 10 << 10, 64 << 10];
+const CLASS_BYTES: [usize; 2] = [10 << 10, 64 << 10];
 
-/// Number of free blocks kept of each class. 64 large ones, 4 MiB, are the most that one link has in flight; small ones
-/// are kept for as many messages as a window has segments.
-const CLASS_SPARE: [usize; 3] = [1024, 128, 64];
+/// Number of free blocks kept of each class. 64 large ones, 4 MiB, are the most that one link has in flight.
+const CLASS_SPARE: [usize; 2] = [128, 64];
+
+/// Largest fragment in bytes, with its header, that shares a block with other fragments.
+const SHARED_MAX: usize = 1 << 10;
 
 /// Stands for no block.
 const NONE: u32 = u32::MAX;
@@ -70,6 +72,9 @@ pub(super) struct SendBuffer {
     spare: [Vec<u32>; CLASS_BYTES.len()],
     /// First entry without memory.
     vacant: u32,
+    /// Block that takes the next small fragments, and the number of its bytes that are taken.
+    open: u32,
+    taken: usize,
     bytes: usize,
     limit: usize,
     supply: Supply,
@@ -102,6 +107,8 @@ impl SendBuffer {
             blocks: Vec::new(),
             spare: [const { Vec::new() }; CLASS_BYTES.len()],
             vacant: NONE,
+            open: NONE,
+            taken: 0,
             bytes: 0,
             limit,
             supply: Supply::ENDLESS,
@@ -127,6 +134,11 @@ impl SendBuffer {
             return None;
         }
         let total = u32::try_from(len).ok()?;
+        let whole = HEADER_SPACE + len;
+        if len <= payload && whole <= SHARED_MAX {
+            let (block, at) = self.share(whole)?;
+            return Some(Writer::new((block, at), total, payload as u32));
+        }
         let a_block = largest / stride;
         let (mut first, mut last) = (NONE, NONE);
         let mut left = len;
@@ -146,16 +158,21 @@ impl SendBuffer {
             segments -= here;
             left -= bytes;
         }
-        Some(Writer {
-            block: first,
-            at: 0,
-            size: total.min(payload as u32),
-            filled: 0,
-            offset: 0,
-            len: total,
-            payload: payload as u32,
-            finished: false,
-        })
+        Some(Writer::new((first, 0), total, payload as u32))
+    }
+
+    /// Takes `need` bytes of the open block for one segment. Small fragments written one after the other thus adjoin,
+    /// and can leave in one GSO batch. Returns the block and the offset in it.
+    fn share(&mut self, need: usize) -> Option<(u32, u32)> {
+        if self.open == NONE || self.taken + need > CLASS_BYTES[0] {
+            self.open = NONE;
+            self.open = self.reserve(CLASS_BYTES[0], 0)?;
+            self.taken = 0;
+        }
+        let at = self.taken;
+        self.taken += need;
+        self.blocks[self.open as usize].live += 1;
+        Some((self.open, at as u32))
     }
 
     /// Returns the bytes of a segment, including the space for its header. Empty if there is no such segment.
@@ -183,12 +200,22 @@ impl SendBuffer {
         };
         debug_assert!(block.live > 0, "released twice: {place:?}");
         block.live = block.live.saturating_sub(1);
-        if block.live == 0 {
+        if block.live > 0 {
+            return;
+        }
+        if place.block == self.open {
+            self.taken = 0;
+        } else {
             self.free(place.block);
         }
     }
 
+    /// Frees the memory of all blocks without segments.
     pub(super) fn trim(&mut self) {
+        if self.is_open_idle() {
+            self.free(self.open);
+            self.open = NONE;
+        }
         for class in 0..CLASS_BYTES.len() {
             for index in std::mem::take(&mut self.spare[class]) {
                 self.drop_memory(index);
@@ -204,9 +231,20 @@ impl SendBuffer {
     pub(super) fn trim_if_idle(&mut self) {
         let spare = self.spare.iter().zip(CLASS_BYTES);
         let free: usize = spare.map(|(blocks, bytes)| blocks.len() * bytes).sum();
-        if free == self.bytes {
+        let idle = if self.is_open_idle() {
+            CLASS_BYTES[0]
+        } else {
+            0
+        };
+        if free + idle == self.bytes {
             self.trim();
         }
+    }
+
+    /// Returns whether there is an open block, without segments.
+    fn is_open_idle(&self) -> bool {
+        let open = self.blocks.get(self.open as usize);
+        open.is_some_and(|open| open.live == 0)
     }
 
     /// Takes a block of at least `need` bytes for `live` segments.
@@ -281,6 +319,20 @@ impl SendBuffer {
 }
 
 impl Writer {
+    /// Makes a writer of `len` bytes in segments of `payload` bytes, the first one at a block and offset.
+    fn new((block, at): (u32, u32), len: u32, payload: u32) -> Self {
+        Self {
+            block,
+            at,
+            size: len.min(payload),
+            filled: 0,
+            offset: 0,
+            len,
+            payload,
+            finished: false,
+        }
+    }
+
     /// Adds bytes to the fragment; excess bytes are ignored. Calls `done` with every complete segment.
     pub(super) fn push(
         &mut self,

@@ -116,10 +116,10 @@ fn what_does_not_fit_reserves_nothing() {
 #[test]
 fn free_blocks_of_one_class_make_room_for_another() {
     let mut send_buffer = SendBuffer::new(64 << 10);
-    let small: Vec<_> = (0..64)
-        .flat_map(|_| write(&mut send_buffer, &[1], 1, 1408, 1))
+    let small: Vec<_> = (0..6)
+        .flat_map(|_| write(&mut send_buffer, &[1; 1400], 1400, 1408, 1400))
         .collect();
-    assert_eq!(send_buffer.bytes(), 64 << 10);
+    assert_eq!(send_buffer.bytes(), 60 << 10);
     assert!(send_buffer.writer(1, 1408).is_none());
     small
         .iter()
@@ -149,4 +149,60 @@ fn spare_blocks_are_bounded_and_an_idle_store_holds_nothing() {
     send_buffer.trim_if_idle();
     assert_eq!((send_buffer.bytes(), send_buffer.blocks.capacity()), (0, 0));
     assert!(send_buffer.spare.iter().all(|spare| spare.capacity() == 0));
+}
+
+#[test]
+fn small_fragments_in_a_row_adjoin_in_one_block_that_is_reused() {
+    let mut send_buffer = SendBuffer::new(1 << 20);
+    let block = CLASS_BYTES[0];
+    let count = block / (HEADER_SPACE + 40);
+    let mut row: Vec<_> = (0..count)
+        .flat_map(|i| write(&mut send_buffer, &[i as u8; 40], 40, 1408, 40))
+        .collect();
+    let pairs = row.windows(2);
+    assert!(pairs.into_iter().all(|p| p[0].place.adjoins(p[1].place)));
+    for (i, segment) in row.iter().enumerate() {
+        assert_eq!(
+            read(
+                &mut send_buffer,
+                &[Segment {
+                    offset: 0,
+                    ..*segment
+                }]
+            ),
+            [i as u8; 40]
+        );
+    }
+    // The block is full.
+    let next = write(&mut send_buffer, &[1; 40], 40, 1408, 40)[0].place;
+    assert_ne!(next.block, row[0].place.block);
+    assert_eq!(send_buffer.bytes(), 2 * block);
+    // Released segments leave the rest of a block as it is.
+    let last = row.pop().expect("some");
+    row.iter()
+        .for_each(|segment| send_buffer.release(segment.place));
+    assert_eq!(read(&mut send_buffer, &[last]), [count as u8 - 1; 40]);
+    send_buffer.release(last.place);
+    // An open block without segments is used from its beginning.
+    send_buffer.release(next);
+    let again = write(&mut send_buffer, &[2; 40], 40, 1408, 40)[0].place;
+    assert_eq!((again.block, again.at), (next.block, 0));
+    send_buffer.release(again);
+    send_buffer.trim_if_idle();
+    assert_eq!(send_buffer.bytes(), 0);
+}
+
+#[test]
+fn fragments_above_the_limit_of_shared_blocks_have_a_block_of_their_own() {
+    let mut send_buffer = SendBuffer::new(1 << 20);
+    let most = SHARED_MAX - HEADER_SPACE;
+    let block = |len: usize, send_buffer: &mut SendBuffer| {
+        write(send_buffer, &pattern(len), len, 1408, len)[0]
+            .place
+            .block
+    };
+    let shared = block(most, &mut send_buffer);
+    let own = block(most + 1, &mut send_buffer);
+    assert_ne!(shared, own);
+    assert_eq!(block(most, &mut send_buffer), shared);
 }

@@ -281,7 +281,7 @@ fn a_loss_that_was_none_is_not_sent_again() {
 fn nothing_is_sent_beyond_the_window_of_the_receiver() {
     let mut rig = Rig::new(64, 2 * SIZE + 99);
     rig.push(5, false);
-    assert_eq!(rig.window.batch(0, 64, 1 << 20), 1);
+    assert_eq!(rig.window.batch(0, 64, 1 << 20), 2);
     assert_eq!(rig.send(0), [0, 1]);
     assert!(!rig.window.is_stuck());
     rig.ack(2, &[], 9).expect("in range");
