@@ -233,15 +233,20 @@ fn a_peer_that_asks_for_ever_and_reads_no_answer_is_failed() {
 
 #[test]
 fn a_message_that_is_not_as_long_as_its_body_ends_its_session() {
-    for length in [0, 2] {
+    for (length, posted) in [(0, false), (2, false), (0, true), (2, true)] {
         let mut pair = Pair::new();
         connected(&mut pair);
+        if posted {
+            waiting(pair.b.recv(bits(1), EXACT, pair.shared(8), 0).unwrap());
+        }
         let mut header = Header::new(Packet::Eager, 1, length);
         header.body_len = 1;
         pair.inject_from_a(header.emit(), vec![7]);
         pair.run();
         let end = (pair.b.remotes(), pair.b.stats().malformed);
-        assert_eq!(end, (0, 1), "{length}");
+        assert_eq!(end, (0, 1), "{length}, {posted}");
+        // The receive waits for another remote.
+        assert_eq!(pair.b.requests(), usize::from(posted));
     }
 }
 

@@ -1,11 +1,11 @@
 //! A site's secret: only peers that know it are accepted and believed.
 
-use super::bits;
 use super::pair::{self, Acts, Pair, Side};
-use mx_proto::Status;
+use super::{bits, waiting};
 use mx_proto::port::HeaderBytes;
 use mx_proto::wire::{Header, Kind};
-use mx_sim::Reports;
+use mx_proto::{MatchMask, Status};
+use mx_sim::{CallOff, Cancelled, Reports};
 
 const OURS: Option<&str> = Some("one and the same for all");
 const ANOTHER: Option<&str> = Some("something else altogether");
@@ -29,6 +29,13 @@ fn kinds(packets: &[Packet]) -> Vec<Kind> {
 fn packet(kind: Kind, aux: u32, body: Vec<u8>) -> Packet {
     let mut header = Header::new(kind, 0, 0);
     (header.aux, header.body_len) = (aux, body.len() as u32);
+    (header.emit(), body)
+}
+
+/// Makes a message that carries its data.
+fn message(body: Vec<u8>) -> Packet {
+    let mut header = Header::new(Kind::Eager, 0, body.len() as u32);
+    header.body_len = header.length;
     (header.emit(), body)
 }
 
@@ -197,7 +204,7 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
 
 #[test]
 fn called_peer_without_secret_can_only_reject() {
-    let answers: [(Answer, Status); 6] = [
+    let answers: [(Answer, Status); 7] = [
         (
             |said| packet(Kind::Reply, 0, hello_of(said)),
             Status::BadSecret,
@@ -215,17 +222,22 @@ fn called_peer_without_secret_can_only_reject() {
             Status::BadSecret,
         ),
         (|_| packet(Kind::Eager, 0, vec![1]), Status::BadSecret),
+        (|_| message(vec![1]), Status::BadSecret),
         (|_| packet(Kind::Disconnect, 0, vec![]), Status::BadSecret),
     ];
     for (n, (answer, status)) in answers.into_iter().enumerate() {
         let mut pair = pair(OURS, OURS);
         let (link, said) = lured(&mut pair);
+        // No message may match a receive before the peer has answered.
+        let buffer = pair.shared(8);
+        let receive = waiting(pair.a.recv(bits(0), MatchMask(0), buffer, 2).unwrap());
         let (mut header, body) = answer(&said);
         header[8..16].copy_from_slice(&said.0[8..16]);
         pair.answer(link, header, body);
         pair.run();
         let done = pair.a.next_completion().expect("it ends at once");
         assert_eq!(done.status, status, "answer {n}");
+        assert_eq!(pair.a.cancel(receive), Cancelled::Withdrawn);
         no_remotes(&mut pair);
     }
 }

@@ -16,7 +16,8 @@ use mx_port_tcp::TcpPort;
 use mx_proto::port::{ConnectError, LinkControl, WakeDescriptors};
 use mx_proto::{
     Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId, OpKind,
-    ReceivePosted, RemoteId, RequestId, Route, SendMode, SendPosted, SessionId, Status, Target,
+    PostError, ReceivePosted, RemoteId, RequestId, Route, SendMode, SendPosted, SessionId, Status,
+    Target,
 };
 use mx_sim::Completion;
 use mx_sim::{CallOff, Cancelled};
@@ -279,12 +280,22 @@ impl Node {
 
     /// Posts a send. The bytes must live until the send is done.
     pub(crate) fn send(&self, to: RemoteId, bits: u64, bytes: &[u8], context: u64) -> SendPosted {
+        self.try_send(to, bits, bytes, context).unwrap()
+    }
+
+    /// Posts a send, as [`Self::send`] does, to a remote that may be gone.
+    pub(crate) fn try_send(
+        &self,
+        to: RemoteId,
+        bits: u64,
+        bytes: &[u8],
+        context: u64,
+    ) -> Result<SendPosted, PostError> {
         let memory = reading(bytes);
         let mut engine = self.shared.lock();
         engine
             .endpoint
             .send(to, MatchBits(bits), memory, context, SendMode::Standard)
-            .unwrap()
     }
 
     /// Sends and waits until the send is done.
