@@ -25,7 +25,7 @@ use mx_proto::port::LinkDown;
 use mx_proto::wire::{Header, Kind as Packet};
 use mx_proto::{
     Down, DownReason, MatchBits, MatchMask, OpKind, ReceivePosted, RemoteId, RequestId, SendMode,
-    SendPosted, Status,
+    SendPosted, Status, Violation,
 };
 use mx_sim::Completion;
 use mx_sim::{CallOff, Cancelled, Reports};
@@ -247,6 +247,41 @@ fn a_message_that_is_not_as_long_as_its_body_ends_its_session() {
         assert_eq!(end, (0, 1), "{length}, {posted}");
         // The receive waits for another remote.
         assert_eq!(pair.b.requests(), usize::from(posted));
+    }
+}
+
+#[test]
+fn a_message_for_a_receive_from_another_remote_ends_its_session() {
+    // Alone in the index, and behind a receive of the sender's that has taken an earlier message.
+    for earlier in [false, true] {
+        let mut pair = Pair::new();
+        let (to, from) = connected(&mut pair);
+        let target = pair.target(Side::B);
+        pair.b.connect(target, pair::KEY, bits(0), 2).unwrap();
+        pair.run();
+        let done = completions(&mut pair.b).into_iter();
+        let itself = done.map(|done| done.remote).find(|&remote| remote != from);
+        let itself = itself.expect("b has called itself");
+        if earlier {
+            let buffer = (pair.shared(8), 3);
+            waiting(pair.b.recv_from(from, bits(2), EXACT, buffer).unwrap());
+            pair.a.sends(to, bits(2), vec![7], 0);
+            pair.run();
+            let done = pair.b.next_completion().expect("the message arrives");
+            assert_eq!((done.status, done.remote), (Status::Success, from));
+        }
+        let buffer = pair.shared(8);
+        let receive = pair.b.recv_from(itself, bits(1), EXACT, (buffer, 4));
+        let receive = waiting(receive.unwrap());
+        pair.a.sends(to, bits(1), vec![7], 0);
+        pair.run();
+        assert_eq!(pair.b.stats().malformed, 1);
+        let lost = pair.b.next_down().expect("the session has ended");
+        assert_eq!(
+            (lost.remote, lost.reason),
+            (from, DownReason::Protocol(Violation::Foreign))
+        );
+        assert_eq!(pair.b.cancel(receive), Cancelled::Withdrawn);
     }
 }
 
