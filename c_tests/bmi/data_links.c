@@ -445,8 +445,8 @@ static void cut(struct world *world)
     await_data_link(&scene);
     treat(&scene, (how & BY_FIN) != 0 ? FINISHES : RESETS, bytes_of(&scene) + MIDDLE);
     have_done(&scene, (how & BY_PUT) != 0 ? DO_PUT : DO_GET, BULK, BULK_MS);
-    /* Bytes that have arrived are not sent again. */
-    CHECK_THAT(bytes_of(&scene), <, BULK + MIDDLE / 2);
+    /* Bytes that have arrived are not sent again; up to 3 MiB are under way in the kernel, and lost. */
+    CHECK_THAT(bytes_of(&scene), <, BULK + MIDDLE - MIB / 2);
     await_data_link(&scene);
     CHECK_THAT(connections_of(&scene), ==, 3);
     end_scene(&scene);
