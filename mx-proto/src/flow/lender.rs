@@ -149,14 +149,14 @@ impl Lender {
     /// does not have the credits, or should be told of its new ones at once.
     #[inline(always)]
     pub(super) fn pass(&mut self, cost: u32, at_once: u32) -> bool {
-        let after = Self {
-            arrived: self.arrived.wrapping_add(cost),
-            taken: self.taken.wrapping_add(cost),
-            ..*self
-        };
-        let passes = cost <= self.unused() && !after.is_overdue(at_once);
+        let (paid, mut after) = (Payment::Credits(cost), Self { ..*self });
+        if after.arrive(paid).is_err() {
+            return false;
+        }
+        after.take(paid);
+        let passes = !after.is_overdue(at_once);
         if passes {
-            (self.arrived, self.taken) = (after.arrived, after.taken);
+            *self = after;
         }
         passes
     }

@@ -196,18 +196,26 @@ impl Flow {
         if let Payment::Slot(_) = paid {
             self.counts.in_slots += 1;
         }
-        let updated =
-            account.used != self.epochs.number() || self.counts.messages >= self.epochs.until;
-        Ok(updated)
+        Ok(self.is_use_new(account, self.counts.messages))
+    }
+
+    /// Returns whether [`Self::note_use`] must follow a message from the remote, `messages` messages counted with it.
+    #[inline(always)]
+    fn is_use_new(&self, account: &Lender, messages: u64) -> bool {
+        account.used != self.epochs.number() || messages >= self.epochs.until
+    }
+
+    /// Returns whether a message that is taken lowers a credit limit above the share, for remotes that are short.
+    #[inline(always)]
+    fn narrows(&self) -> bool {
+        self.asked == 0 && self.is_any_remote_short()
     }
 
     /// Books a message of `cost` credits that has arrived and has been taken at once, as [`Self::arrived`] and
     /// [`Self::taken`] do. Returns false, and changes nothing, if more than counting follows from either.
     #[inline(always)]
     pub fn passes(&mut self, account: &mut Lender, cost: u32) -> bool {
-        let alone = self.asked != 0 || !self.is_any_remote_short();
-        let within = self.counts.messages + 1 < self.epochs.until;
-        if !alone || !within || account.used != self.epochs.number() {
+        if self.narrows() || self.is_use_new(account, self.counts.messages + 1) {
             return false;
         }
         let passes = account.pass(cost, self.at_once);
@@ -220,7 +228,7 @@ impl Flow {
     #[inline(always)]
     pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Payment) -> bool {
         account.take(paid);
-        if self.asked == 0 && self.is_any_remote_short() {
+        if self.narrows() {
             self.narrow_to_share(account, source, paid);
         }
         let overdue = account.is_overdue(self.at_once);

@@ -9,8 +9,8 @@
 //! fronts.
 
 use mx_proto::port::{HeaderBytes, body_len};
-use mx_proto::round::{Next, PortEvent};
-use mx_proto::{LinkId, Source};
+use mx_proto::round::{Next, PortEvent, Rounds};
+use mx_proto::{LinkId, Memory, Source};
 use std::cell::Cell;
 
 thread_local! {
@@ -36,17 +36,28 @@ pub fn note_answer() {
     ANSWERS.set(ANSWERS.get() + 1);
 }
 
-/// Offers the next event of a port's round to the endpoint's front if the event is a whole packet, whose body is the
-/// lent bytes. Returns whether the front has taken it.
-pub(crate) fn takes(
-    next: &Next,
-    lent: &[u8],
-    take: impl FnOnce(LinkId, &HeaderBytes, &dyn Source) -> bool,
-) -> bool {
-    let taken = matches!(next, Next::Event(PortEvent::Packet { link, header })
-        if body_len(header) == lent.len() && take(*link, header, &lent));
-    if taken {
-        note_answer();
+/// Implements [`Rounds::take_packets`] for a simulated port: offers its events in turn, as long as they are whole packets.
+/// An event that is not taken stays in `held`, from which [`Rounds::next`] returns it.
+pub(crate) fn take_packets<M: Memory, P: Rounds<M>>(
+    port: &mut P,
+    held: impl Fn(&mut P) -> &mut Option<Next>,
+    mut take: impl FnMut(LinkId, &HeaderBytes, &dyn Source) -> bool,
+) -> Option<bool> {
+    while are_on() && held(port).is_none() {
+        let next = port.next();
+        let taken = match &next {
+            Next::End { any } => return Some(*any),
+            Next::Event(PortEvent::Packet { link, header }) => {
+                let body = port.body();
+                body_len(header) == body.len() && take(*link, header, &body)
+            }
+            Next::Event(_) => false,
+        };
+        if taken {
+            note_answer();
+        } else {
+            *held(port) = Some(next);
+        }
     }
-    taken
+    None
 }

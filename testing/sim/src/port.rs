@@ -527,18 +527,9 @@ impl<M: Memory> Rounds<M> for SimPort<M> {
 
     fn take_packets(
         &mut self,
-        mut take: impl FnMut(LinkId, &HeaderBytes, &dyn Source) -> bool,
+        take: impl FnMut(LinkId, &HeaderBytes, &dyn Source) -> bool,
     ) -> Option<bool> {
-        while fronts::are_on() && self.held.is_none() {
-            let next = self.next();
-            if let Next::End { any } = next {
-                return Some(any);
-            }
-            if !fronts::takes(&next, self.body(), &mut take) {
-                self.held = Some(next);
-            }
-        }
-        None
+        fronts::take_packets(self, |port| &mut port.held, take)
     }
 
     fn body(&self) -> &[u8] {

@@ -162,16 +162,7 @@ fn small_fragments_in_a_row_adjoin_in_one_block_that_is_reused() {
     let pairs = row.windows(2);
     assert!(pairs.into_iter().all(|p| p[0].place.adjoins(p[1].place)));
     for (i, segment) in row.iter().enumerate() {
-        assert_eq!(
-            read(
-                &mut send_buffer,
-                &[Segment {
-                    offset: 0,
-                    ..*segment
-                }]
-            ),
-            [i as u8; 40]
-        );
+        assert_eq!(read(&mut send_buffer, &[*segment]), [i as u8; 40]);
     }
     // The block is full.
     let next = write(&mut send_buffer, &[1; 40], 40, 1408, 40)[0].place;
