@@ -270,7 +270,11 @@ impl OpStorage<UserMemory, OpData> for Blocks {
 
     /// Publishes an operation of the host's to the host.
     #[inline(always)]
-    fn on_use(&mut self, place: u32, word: OpData) -> &mut Record<UserMemory> {
+    fn on_use<R>(
+        &mut self,
+        place: u32,
+        begin: impl FnOnce() -> (R, OpData),
+    ) -> (R, &mut Record<UserMemory>) {
         let at = self.at(place);
         // SAFETY: a block has each of them at this offset.
         let (block, shown, cell) = unsafe {
@@ -278,6 +282,7 @@ impl OpStorage<UserMemory, OpData> for Blocks {
             let shown = at.add(self.addr_at).cast::<Addr>().as_ref();
             (block, shown, at.add(RECORD_AT).cast::<Cell>().as_ref())
         };
+        let (memory, word) = begin();
         if !word.addr.is_null() {
             shown.store(word.addr, Ordering::Relaxed);
             block.op_id.store(at.as_ptr() as i64, Ordering::Release);
@@ -286,7 +291,7 @@ impl OpStorage<UserMemory, OpData> for Blocks {
         // SAFETY: as in `record_mut`; these are two cells, and the earlier data has nothing to drop.
         unsafe {
             block.word.get().write(word);
-            &mut *cell.get()
+            (memory, &mut *cell.get())
         }
     }
 

@@ -50,9 +50,9 @@ pub trait OpStorage<M, W>: Default + fmt::Debug {
     /// Returns the owner's data in a slot for changing. Panics like [`Self::record`].
     fn data_mut(&mut self, place: u32) -> &mut W;
 
-    /// Notes that an operation with this data uses a slot from now on, and returns its record. Called once for each
-    /// operation.
-    fn on_use(&mut self, place: u32, word: W) -> &mut Record<M>;
+    /// Notes that an operation uses a slot from now on: calls `begin`, keeps the data that it returns, and returns its
+    /// memory with the record. Called once for each operation. Only panics before calling `begin`.
+    fn on_use<R>(&mut self, place: u32, begin: impl FnOnce() -> (R, W)) -> (R, &mut Record<M>);
 
     /// Notes that the operation in a slot has been freed, and returns its record. Called once for each
     /// [`Self::on_use`].
@@ -132,9 +132,10 @@ impl<M: fmt::Debug, W: Default + fmt::Debug, const MAX: u32> OpStorage<M, W>
     }
 
     #[inline]
-    fn on_use(&mut self, place: u32, word: W) -> &mut Record<M> {
+    fn on_use<R>(&mut self, place: u32, begin: impl FnOnce() -> (R, W)) -> (R, &mut Record<M>) {
         let (record, data) = self.at_mut(place);
+        let (memory, word) = begin();
         *data = word;
-        record
+        (memory, record)
     }
 }

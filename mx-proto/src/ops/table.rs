@@ -283,7 +283,7 @@ impl<O: Owner> Ops<O> {
         if !self.has_room() {
             return None;
         }
-        let (id, record) = self.open(word, (bits, timeouts));
+        let (id, (), record) = self.open(|| ((), word), (bits, timeouts));
         record.begin(state);
         Some(id)
     }
@@ -304,8 +304,7 @@ impl<O: Owner> Ops<O> {
         if !self.has_room() {
             return None;
         }
-        let (memory, word) = what.begin();
-        let (id, record) = self.open(word, of);
+        let (id, memory, record) = self.open(|| what.begin(), of);
         record.begin(state(memory));
         Some(id)
     }
@@ -323,8 +322,7 @@ impl<O: Owner> Ops<O> {
         if !self.has_room() {
             return None;
         }
-        let (memory, word) = what.begin();
-        let (id, record) = self.open(word, of);
+        let (id, memory, record) = self.open(|| what.begin(), of);
         let place = id.index();
         let head = BucketHead::alone(place);
         record.begin(State::Posted {
@@ -344,13 +342,14 @@ impl<O: Owner> Ops<O> {
         Some(id)
     }
 
-    /// Takes a slot for a new operation; there must be room. The caller sets the state.
+    /// Takes a slot for a new operation, which `begin` begins; there must be room. The caller sets the state. Nothing
+    /// here can panic while it holds the memory, so that the memory needs no place of its own for unwinding.
     #[inline(always)]
-    fn open(
+    fn open<R>(
         &mut self,
-        word: O::OpData,
+        begin: impl FnOnce() -> (R, O::OpData),
         (bits, timeouts): (MatchBits, TimeOuts),
-    ) -> (RequestId, &mut Record<O::Memory>) {
+    ) -> (RequestId, R, &mut Record<O::Memory>) {
         let place = self.free.first;
         let generation = self.next_generation;
         self.next_generation = if generation == GENERATIONS {
@@ -358,7 +357,7 @@ impl<O: Owner> Ops<O> {
         } else {
             generation + 1
         };
-        let record = self.places.on_use(place, word);
+        let (memory, record) = self.places.on_use(place, begin);
         self.free.first = record.links.behind;
         self.free.len -= 1;
         self.under_way += 1;
@@ -372,7 +371,7 @@ impl<O: Owner> Ops<O> {
         record.waiting = timeouts.waiting;
         record.touched = false;
         record.bits = bits;
-        (RequestId::new(place, generation), record)
+        (RequestId::new(place, generation), memory, record)
     }
 
     /// Gives a pending operation the state that it would have had if it were posted now. Its memory must have been

@@ -89,10 +89,14 @@ impl<const N: u32> OpStorage<Memory, u64> for Rested<N> {
         self.chunks.data_mut(place)
     }
 
-    fn on_use(&mut self, place: u32, word: u64) -> &mut Record<Memory> {
+    fn on_use<R>(
+        &mut self,
+        place: u32,
+        begin: impl FnOnce() -> (R, u64),
+    ) -> (R, &mut Record<Memory>) {
         self.used.resize(self.len() as usize, false);
         assert!(!std::mem::replace(&mut self.used[place as usize], true));
-        self.chunks.on_use(place, word)
+        self.chunks.on_use(place, begin)
     }
 
     fn on_free(&mut self, place: u32) -> &mut Record<Memory> {
