@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
-const LONG_US: u64 = LONG.as_micros() as u64;
+pub(crate) const LONG_US: u64 = LONG.as_micros() as u64;
 
 /// Context whose operations are tested by their ids.
 pub(crate) const BY_ID: i64 = 5;
@@ -135,7 +135,14 @@ pub(crate) struct Tally {
 impl Tally {
     /// Posts an operation with memory of its own. Returns `None` if it is complete already, or
     /// rejected.
-    pub(crate) fn post(&self, addr: Addr, kind: PostKind, tag: i32, len: usize, context: i64) -> Option<i64> {
+    pub(crate) fn post(
+        &self,
+        addr: Addr,
+        kind: PostKind,
+        tag: i32,
+        len: usize,
+        context: i64,
+    ) -> Option<i64> {
         let sent = kind != PostKind::Recv;
         let mut lent_memory = Box::new(LentMemory {
             bytes: vec![if sent { tag as u8 } else { 0 }; len],

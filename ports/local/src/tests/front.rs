@@ -4,8 +4,8 @@
 use super::{Event, Node, header, link_up, linked, readable};
 use crate::layout::{BODY_MAX, Geometry};
 use crate::{ACTIVE_KEPT, DATA_MAX, IDLE_AFTER, LARGE, STREAM};
-use mx_proto::{Clock, LinkId};
 use mx_proto::port::{Body, LinkControl, LinkDown, SendError, Sent};
+use mx_proto::{Clock, LinkId};
 use mx_sim::{Sink, tell_all};
 
 impl Node {
