@@ -3,6 +3,7 @@
 mod active;
 mod crowds;
 mod cycles;
+mod front;
 mod idle;
 mod limit;
 mod meeting;

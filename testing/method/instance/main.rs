@@ -5,6 +5,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 mod published;
 mod races;
+mod test_calls;
 
 /// Lock held by the running test.
 fn alone() -> MutexGuard<'static, ()> {

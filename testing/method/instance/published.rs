@@ -10,7 +10,8 @@ fn mine() -> Vec<Page> {
     of_process.map(|found| found.page).collect()
 }
 
-fn counter(label: &str) -> u64 {
+/// Returns a counter of this process, as a tool reads it.
+pub(crate) fn counter(label: &str) -> u64 {
     let pages = mine();
     let mut counters = pages[0].counters.iter();
     counters.find(|(name, _)| name == label).unwrap().1

@@ -25,16 +25,16 @@ use std::time::{Duration, Instant};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
-const LONG_US: u64 = LONG.as_micros() as u64;
+pub(crate) const LONG_US: u64 = LONG.as_micros() as u64;
 
 /// Context whose operations are tested by their ids.
-const BY_ID: i64 = 5;
+pub(crate) const BY_ID: i64 = 5;
 
 /// Contexts whose operations are reported to any thread that asks.
 const BY_CONTEXT: [i64; 2] = [6, 7];
 
-#[derive(Clone, Copy)]
-struct Addr(NonNull<bmi_method_addr>);
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Addr(pub(crate) NonNull<bmi_method_addr>);
 
 // SAFETY: identifies an object that any thread may use.
 unsafe impl Send for Addr {}
@@ -43,17 +43,17 @@ unsafe impl Sync for Addr {}
 
 /// Address objects of a method that has called itself.
 #[derive(Clone, Copy)]
-struct Ends {
+pub(crate) struct Ends {
     /// Object of the listen address.
     listen: Addr,
     /// Object that was looked up, for sends.
-    own: Addr,
+    pub(crate) own: Addr,
     /// Object of the caller, for receives.
-    caller: Addr,
+    pub(crate) caller: Addr,
 }
 
 /// Starts the method as a server with a name of its own, and calls it.
-fn start() -> Ends {
+pub(crate) fn start() -> Ends {
     let first = std::process::id() % 900;
     for endpoint in (first..1024).chain(0..first) {
         let name = format!("mx://localhost:0:{endpoint}");
@@ -110,7 +110,7 @@ impl Ends {
     }
 }
 
-fn stop(ends: Ends) {
+pub(crate) fn stop(ends: Ends) {
     instance::finalize().unwrap();
     ends.drop_all();
 }
@@ -124,7 +124,7 @@ struct LentMemory {
 
 /// Numbers of operations, and memory of pending ones.
 #[derive(Default)]
-struct Tally {
+pub(crate) struct Tally {
     posted: AtomicUsize,
     over: AtomicUsize,
     /// Used by a test that ends the method before its operations complete. Other tests must not
@@ -135,7 +135,14 @@ struct Tally {
 impl Tally {
     /// Posts an operation with memory of its own. Returns `None` if it is complete already, or
     /// rejected.
-    fn post(&self, addr: Addr, kind: PostKind, tag: i32, len: usize, context: i64) -> Option<i64> {
+    pub(crate) fn post(
+        &self,
+        addr: Addr,
+        kind: PostKind,
+        tag: i32,
+        len: usize,
+        context: i64,
+    ) -> Option<i64> {
         let sent = kind != PostKind::Recv;
         let mut lent_memory = Box::new(LentMemory {
             bytes: vec![if sent { tag as u8 } else { 0 }; len],
@@ -172,7 +179,7 @@ impl Tally {
         }
     }
 
-    fn note(&self, done: &Done, tag: i32) {
+    pub(crate) fn note(&self, done: &Done, tag: i32) {
         self.end(done.user_ptr.cast(), done.error, done.size, tag);
     }
 

@@ -1,6 +1,6 @@
 //! Tests of `is_active` and `is_calm`, which say whether a poll of the active links alone leaves something out.
 
-use super::{Node, link_up, linked};
+use super::{Event, Node, link_up, linked};
 use crate::queue::Reason;
 use crate::{ACTIVE_KEPT, IDLE_AFTER};
 use mx_proto::LinkId;
@@ -61,4 +61,14 @@ fn more_links_than_are_kept_active_are_not_calm() {
     }
     assert_eq!(server.port.active.len(), ACTIVE_KEPT);
     assert!(!server.port.is_calm(), "a link is not looked at");
+}
+
+#[test]
+fn a_round_of_active_links_begins_only_for_a_packet() {
+    let (mut a, ab, mut b, ba) = linked();
+    assert!(b.port.is_active() && !b.port.begin_active(64));
+    a.send(ab, b"one").unwrap();
+    assert!(b.poll_active(64));
+    assert_eq!(b.take(), [Event::Packet(ba, b"one".to_vec())]);
+    assert!(!b.port.begin_active(64));
 }
