@@ -415,12 +415,17 @@ static void takes_rows(struct side *side)
     host_stop();
 }
 
+enum { WITH_HELPER, WITHOUT_HELPER };
+
 /* Small messages that completed at once arrive although the sender makes no further call, or finalizes after the
- * last row. */
+ * last row. Without the helper thread, which would send what is held, nothing may be held. */
 static void sends_rows(struct side *side)
 {
-    struct bmi_method_addr *server = pair_client(side);
+    struct bmi_method_addr *server;
 
+    if (side->variant == WITHOUT_HELPER)
+        CHECK(setenv("MX_HELPER", "off", 1) == 0);
+    server = pair_client(side);
     for (int row = 0; row < ROWS; row++) {
         struct op send[ROW] = {{0}};
 
@@ -438,7 +443,10 @@ static void sends_rows(struct side *side)
 }
 
 TESTS(
-    PAIR(small_messages_in_a_row_arrive_while_their_sender_computes, takes_rows, sends_rows),
+    PAIR_OF(small_messages_in_a_row_arrive_while_their_sender_computes, WITH_HELPER, takes_rows,
+            WITH_HELPER, sends_rows),
+    PAIR_OF(small_messages_in_a_row_arrive_although_no_helper_sends_them, WITHOUT_HELPER,
+            takes_rows, WITHOUT_HELPER, sends_rows),
     PAIR(expected_messages_of_every_size_arrive_whole_both_ways, echo_server, echo_client),
     PAIR(receives_may_be_posted_before_or_after_the_send, early_receives, late_sends),
     PAIR(a_receive_posted_before_the_first_send_gets_the_answer, answers_a_client,
