@@ -344,7 +344,7 @@ mod tests {
                 addr: addr(0x1000 + place as usize),
                 ..OpData::default()
             };
-            blocks.on_use(place, word);
+            blocks.on_use(place, || ((), word));
         }
         blocks
     }
@@ -386,7 +386,7 @@ mod tests {
             (None, shown.0, shown.1)
         );
         // Used for an internal operation.
-        blocks.on_use(6, OpData::default());
+        blocks.on_use(6, || ((), OpData::default()));
         assert_eq!(
             (blocks.find(id), read(0), read(ADDR_AT / 8)),
             (None, shown.0, shown.1)
@@ -413,14 +413,14 @@ mod tests {
     #[test]
     fn what_is_none_of_the_hosts_has_no_id() {
         let mut blocks = blocks(64);
-        blocks.on_use(1, OpData::default());
+        blocks.on_use(1, || ((), OpData::default()));
         assert_eq!((blocks.find(blocks.id(1)), blocks.shown()), (None, 32));
         blocks.on_free(1);
         assert_eq!(blocks.shown(), 32);
         // An internal operation, such as a send that the host takes for complete.
         let id = blocks.id(2);
         blocks.on_free(2);
-        blocks.on_use(2, OpData::default());
+        blocks.on_use(2, || ((), OpData::default()));
         assert_eq!((blocks.find(id), blocks.shown()), (None, 31));
     }
 
