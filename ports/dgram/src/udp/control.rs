@@ -1,7 +1,7 @@
-//! Control messages of the kernel: local addresses of datagrams, and errors.
+//! Control messages of the kernel: segment sizes and local addresses of datagrams, and errors.
 //!
 //! ```text
-//!   receive_at      one datagram, its sender, and its local address
+//!   receive_one     one buffer: a datagram, or some that GRO joined; the sender, and the local address
 //!   take_failure    the error for a datagram that was sent
 //! ```
 //!
@@ -20,13 +20,15 @@ use std::os::fd::AsRawFd;
 #[repr(C, align(8))]
 struct Control([u8; 256]);
 
-/// Received datagram.
+/// Content of one receive buffer: a datagram, or some of one sender that GRO joined.
 pub(super) struct Arrival {
-    /// Length of the datagram in bytes, which may exceed the buffer.
+    /// Length of all datagrams in bytes.
     pub(super) len: usize,
-    /// Sender; `None` if its family is unknown.
-    pub(super) from: Option<Address>,
-    /// Local address that the datagram was sent to; `None` unless the socket reports it.
+    /// Size in bytes of every datagram but the last, as the kernel reports it.
+    pub(super) segment: usize,
+    /// Sender.
+    pub(super) from: Address,
+    /// Local address that the datagrams were sent to; `None` unless the socket reports it.
     pub(super) at: Option<IpAddr>,
 }
 
@@ -43,17 +45,25 @@ pub(super) struct Failure {
     pub(super) quote: Option<Quote>,
 }
 
-/// Receives one datagram with its control messages.
-pub(super) fn receive_at(socket: &UdpSocket, into: &mut [u8]) -> io::Result<Arrival> {
-    let mut at = None;
-    let (len, from) = receive(socket, into, MsgFlags::MSG_TRUNC, |message| {
-        at = address_of(message).or(at);
+/// Receives into one buffer, which is at least as large as the largest datagram. `Ok(None)`: the sender's family is
+/// unknown.
+#[inline]
+pub(super) fn receive_one(socket: &UdpSocket, into: &mut [u8]) -> io::Result<Option<Arrival>> {
+    let (mut segment, mut at) = (None, None);
+    let (len, from) = receive(socket, into, MsgFlags::empty(), |message| match message {
+        ControlMessageOwned::UdpGroSegments(size) => segment = usize::try_from(size).ok(),
+        message => at = address_of(&message).or(at),
     })?;
-    Ok(Arrival { len, from, at })
+    Ok(from.map(|from| Arrival {
+        len,
+        segment: segment.unwrap_or(len),
+        from,
+        at,
+    }))
 }
 
 /// Returns the local address in a control message, if answers can be sent from it.
-fn address_of(message: ControlMessageOwned) -> Option<IpAddr> {
+fn address_of(message: &ControlMessageOwned) -> Option<IpAddr> {
     match message {
         ControlMessageOwned::Ipv4PacketInfo(info) => {
             // `ipi_addr` may be a broadcast address, `ipi_spec_dst` is not.
@@ -103,6 +113,7 @@ fn next_failure(socket: &UdpSocket) -> Result<Option<Failure>, Errno> {
 }
 
 /// Receives one message without blocking; returns its length and address, and passes each control message to `each`.
+#[inline]
 fn receive(
     socket: &UdpSocket,
     into: &mut [u8],
@@ -147,16 +158,16 @@ mod tests {
             ))
             .unwrap();
             let to = SocketAddr::new(at, sys::local_port(&fd).unwrap());
-            let mut room = [0; 60];
+            let mut room = [0; 200];
             for told in [false, true] {
                 sys::tell_addresses(&fd, both, told);
                 from.send_to(&[7; 100], to).unwrap();
-                let arrival = receive_at(&fd, &mut room).unwrap();
-                assert_eq!(arrival.len, 100);
-                assert_eq!(arrival.from, Some(Address::new(from.local_addr().unwrap())));
+                let arrival = receive_one(&fd, &mut room).unwrap().unwrap();
+                assert_eq!((arrival.len, arrival.segment), (100, 100));
+                assert_eq!(arrival.from, Address::new(from.local_addr().unwrap()));
                 assert_eq!(arrival.at, told.then_some(at));
             }
-            let empty = receive_at(&fd, &mut room).err().unwrap();
+            let empty = receive_one(&fd, &mut room).err().unwrap();
             assert_eq!(empty.raw_os_error(), Some(libc::EAGAIN));
         }
     }

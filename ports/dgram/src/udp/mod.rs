@@ -18,8 +18,8 @@
 //!
 //! Owns: the sockets and receive buffers.
 //! Out of scope: the contents of datagrams, sessions.
-//! Cost: a tiny datagram is one `sendto` here and one `recvfrom` there; a batch of 64 KiB is one system call on either
-//! side. No allocation.
+//! Cost: a tiny datagram is one `sendto` here and one `recvmsg` there; a batch of up to 64 KiB is one system call on
+//! either side. No allocation.
 
 mod address;
 mod connected;
@@ -32,7 +32,7 @@ pub use address::Address;
 
 use super::DgramOptions;
 use connected::ConnectedSocket;
-use control::Failure;
+use control::{Arrival, Failure};
 use local_address::LocalAddresses;
 use mx_port_base::Resolver;
 use mx_port_base::clock::MonotonicClock;
@@ -65,10 +65,12 @@ const GSO_BATCH_BYTES: usize = 65_535 - 48;
 /// up halfway.
 const BATCH_WITHOUT_GSO: usize = 8;
 
-/// Buffers of one read. A data buffer holds a batch joined by GRO; four of them fit a second-level cache.
-const COMMAND_BATCH: usize = 16;
+/// Size in bytes of a receive buffer, which holds whatever GRO joins: no datagram is truncated.
+const BUFFER: usize = 64 << 10;
+
+/// Buffers of one read of either socket. Most commands need little of a buffer. Four full ones fit a second-level cache.
+const COMMAND_BATCH: usize = 8;
 const DATA_BATCH: usize = 4;
-const DATA_ROOM: usize = 64 << 10;
 
 /// Successful reads in a row after which the next read asks for many datagrams, which costs more than asking for one.
 const STREAK: u32 = 2;
@@ -105,9 +107,8 @@ pub struct UdpDatagrams {
     nest: Epoll,
     look: Look,
     poll: Poll,
-    /// Buffers of the command channel, and of the data channel.
-    small: Box<[u8]>,
-    large: Box<[u8]>,
+    /// Receive buffers, which the sockets use in turn. Memory for the largest batches is untouched until they arrive.
+    buffers: Box<[u8]>,
     metas: Box<[RecvMeta]>,
 }
 
@@ -135,8 +136,8 @@ struct Poll {
     buffers: usize,
     /// Buffers filled by the last read that have not been handed out.
     filled: Range<usize>,
-    /// Channel and location of the datagrams handed out last.
-    given: (Channel, Range<usize>),
+    /// Location of the datagrams handed out last.
+    given: Range<usize>,
     /// Budget of the data channel, in datagrams; `None`: not read in this poll.
     data_room: Option<usize>,
     /// True if only the data channel is polled.
@@ -162,7 +163,7 @@ impl Poll {
             left,
             buffers: 0,
             filled: 0..0,
-            given: (Channel::Command, 0..0),
+            given: 0..0,
             data_room: None,
             data_alone: false,
             everywhere: false,
@@ -186,14 +187,12 @@ impl UdpDatagrams {
             ip: options.bind,
             port: options.port,
             receive_buffer: COMMAND_BUFFER,
-            together: false,
             tells,
         };
         let command = Socket::open(opening)?;
         let data = Socket::open(Opening {
             port: 0,
             receive_buffer: options.receive_buffer,
-            together: true,
             ..opening
         })?;
         if data.receive_buffer() < options.receive_buffer {
@@ -225,8 +224,7 @@ impl UdpDatagrams {
                 everywhere: true,
             },
             poll: Poll::new(Stage::End, 0),
-            small: vec![0; COMMAND_BATCH * COMMAND_MAX].into_boxed_slice(),
-            large: vec![0; DATA_BATCH * DATA_ROOM].into_boxed_slice(),
+            buffers: vec![0; COMMAND_BATCH * BUFFER].into_boxed_slice(),
             metas: vec![RecvMeta::default(); COMMAND_BATCH].into_boxed_slice(),
         })
     }
@@ -274,20 +272,18 @@ impl UdpDatagrams {
             .find_map(|socket| std::iter::from_fn(|| socket.next_failure()).find_map(told))
     }
 
-    /// Receives one datagram of the command channel. Tries again at once during an exchange, which costs less than
+    /// Receives into one buffer on the command channel. Tries again at once during an exchange, which costs less than
     /// another poll.
     #[inline]
-    fn look_for_one(&mut self) -> Option<(Address, usize)> {
+    fn look_for_one(&mut self) -> Option<Arrival> {
         let looks = match self.look.quiet {
             ..ACTIVE_LOOKS => LOOKS,
             _ => 1,
         };
-        let (from, len, at) =
-            (0..looks).find_map(|_| self.command.receive_one(&mut self.small[..COMMAND_MAX]))?;
-        Some((from.spoken_to(self.spoken.note(at)), len))
+        (0..looks).find_map(|_| self.command.receive_one(&mut self.buffers[..BUFFER]))
     }
 
-    /// Takes one datagram of the command channel and ends its stage.
+    /// Takes what one buffer receives on the command channel, and ends its stage.
     #[inline]
     fn take_one(&mut self) -> Option<Incoming<Address>> {
         let one = self.look_for_one();
@@ -299,27 +295,28 @@ impl UdpDatagrams {
             self.look.streak = 0;
             self.look.quiet = self.look.quiet.saturating_add(1);
         }
+        let given = one.and_then(|arrival| self.give(Channel::Command, 0, arrival));
         self.end_command();
-        one.and_then(|(from, len)| self.give(Channel::Command, from, 0..len, len))
+        given
     }
 
-    /// Reads many datagrams of the command channel in one call.
+    /// Reads many buffers of the command channel in one call.
     fn read_command(&mut self) {
         let batch = self.poll.left.min(COMMAND_BATCH);
-        let (socket, metas) = (&mut self.command, &mut self.metas[..batch]);
-        let got = receive_batch(socket, (&mut self.small, COMMAND_MAX), metas);
+        let metas = &mut self.metas[..batch];
+        let got = receive_batch(&mut self.command, &mut self.buffers, metas);
         self.note_read(got, batch);
         if self.poll.buffers == 0 {
             self.look.streak = 0;
         }
     }
 
-    /// Reads many datagrams of the data channel in one call.
+    /// Reads many buffers of the data channel in one call.
     #[inline]
     fn read_data(&mut self) {
         let batch = self.poll.left.min(DATA_BATCH);
-        let (socket, metas) = (&mut self.data, &mut self.metas[..batch]);
-        let got = receive_batch(socket, (&mut self.large, DATA_ROOM), metas);
+        let metas = &mut self.metas[..batch];
+        let got = receive_batch(&mut self.data, &mut self.buffers, metas);
         self.note_read(got, batch);
         self.poll.drained = got < batch;
     }
@@ -340,22 +337,24 @@ impl UdpDatagrams {
     #[inline]
     fn next_filled(&mut self) -> Option<Incoming<Address>> {
         while let Some(nth) = self.poll.filled.next() {
-            let (channel, size) = match self.poll.stage {
-                Stage::Command => (Channel::Command, COMMAND_MAX),
-                _ => (Channel::Data, DATA_ROOM),
+            let channel = match self.poll.stage {
+                Stage::Command => Channel::Command,
+                _ => Channel::Data,
             };
             let RecvMeta {
-                addr, stride, len, ..
+                addr,
+                stride,
+                len,
+                dst_ip,
+                ..
             } = self.metas[nth];
-            let len = if len <= size { len } else { 0 };
-            let count = match channel {
-                Channel::Command => 1,
-                Channel::Data => len.div_ceil(stride.max(1)).max(1),
+            let arrival = Arrival {
+                len,
+                segment: stride,
+                from: Address::new(addr),
+                at: dst_ip.map(|ip| ip.to_canonical()),
             };
-            self.poll.left = self.poll.left.saturating_sub(count);
-            let at = self.metas[nth].dst_ip.map(|ip| ip.to_canonical());
-            let from = Address::new(addr).spoken_to(self.spoken.note(at));
-            let given = self.give(channel, from, nth * size..nth * size + len, stride);
+            let given = self.give(channel, nth, arrival);
             if given.is_some() {
                 return given;
             }
@@ -363,23 +362,26 @@ impl UdpDatagrams {
         None
     }
 
-    /// Hands out the datagrams in `range`; `None` if it is empty.
+    /// Hands out the datagrams in the buffer `nth`; `None` if there are no bytes.
     #[inline]
     fn give(
         &mut self,
         channel: Channel,
-        from: Address,
-        range: Range<usize>,
-        segment: usize,
+        nth: usize,
+        arrival: Arrival,
     ) -> Option<Incoming<Address>> {
-        if range.is_empty() {
+        let Arrival { len, from, at, .. } = arrival;
+        let segment = arrival.segment.max(1);
+        let count = len.div_ceil(segment).max(1);
+        self.poll.left = self.poll.left.saturating_sub(count);
+        if len == 0 {
             return None;
         }
-        self.poll.given = (channel, range);
+        self.poll.given = nth * BUFFER..nth * BUFFER + len;
         Some(Incoming::Datagrams {
             channel,
-            from,
-            segment: segment.max(1),
+            from: from.spoken_to(self.spoken.note(at)),
+            segment,
         })
     }
 
@@ -422,15 +424,11 @@ impl UdpDatagrams {
     }
 }
 
-/// Reads a socket once. Returns how many of the buffers, each of `size` bytes, were filled.
+/// Reads a socket once. Returns how many of the buffers were filled, at most one for each of `metas`.
 #[inline]
-fn receive_batch(
-    socket: &mut Socket,
-    (buffers, size): (&mut [u8], usize),
-    metas: &mut [RecvMeta],
-) -> usize {
+fn receive_batch(socket: &mut Socket, buffers: &mut [u8], metas: &mut [RecvMeta]) -> usize {
     let mut slices: SmallVec<[IoSliceMut<'_>; COMMAND_BATCH]> = buffers
-        .chunks_exact_mut(size)
+        .chunks_exact_mut(BUFFER)
         .take(metas.len())
         .map(IoSliceMut::new)
         .collect();
@@ -605,12 +603,7 @@ impl DatagramPort for UdpDatagrams {
 
     #[inline]
     fn bytes(&self) -> &[u8] {
-        let (channel, range) = &self.poll.given;
-        let buffers = match channel {
-            Channel::Command => &self.small,
-            Channel::Data => &self.large,
-        };
-        buffers.get(range.clone()).unwrap_or(&[])
+        self.buffers.get(self.poll.given.clone()).unwrap_or(&[])
     }
 
     fn arm(&mut self) -> bool {

@@ -5,8 +5,8 @@
 //!   batch of many ---------- sendmsg, GSO ------------> kernel or card splits it
 //!            `-- without GSO: sendto, one by one
 //!
-//!   one at a time <----- recvfrom ----------------- kernel
-//!   batches <----------- recvmmsg, GRO ------------ kernel has joined batches
+//!   one buffer <-------- recvmsg, GRO ------------- kernel leaves a batch in one piece, or has joined datagrams
+//!   some buffers <------ recvmmsg, GRO -----------'
 //!
 //!   a call fails --> the error queue ---> failures: refused, too large
 //! ```
@@ -18,7 +18,7 @@
 //! Out of scope: channels, the contents of datagrams.
 
 use super::address::Address;
-use super::control::{self, Failure};
+use super::control::{self, Arrival, Failure};
 use super::sys::{self, UdpSocket};
 use mx_port_base::socket_option;
 use mx_proto::reliability::{DatagramError, GsoBatch};
@@ -43,8 +43,6 @@ pub(super) struct Opening {
     pub(super) port: u16,
     /// Requested size of the kernel's receive buffer, in bytes.
     pub(super) receive_buffer: usize,
-    /// True to let the kernel join batches (GRO).
-    pub(super) together: bool,
     /// True to have the kernel report the local address of each datagram.
     pub(super) tells: bool,
 }
@@ -56,7 +54,6 @@ pub(super) struct Socket {
     state: UdpSocketState,
     /// True for an IPv6 socket that, unless bound to an address, also carries IPv4.
     both: bool,
-    together: bool,
     tells: bool,
     port: u16,
     /// True while sent datagrams may be fragmented.
@@ -72,15 +69,12 @@ impl Socket {
             None => everywhere(opening.port)?,
         };
         let receive_buffer = enlarge(&fd, opening.receive_buffer)?;
-        let Opening {
-            together, tells, ..
-        } = opening;
-        let state = prepare(&fd, both, together, tells)?;
+        let tells = opening.tells;
+        let state = prepare(&fd, both, tells)?;
         state.enable_transport_errors((&fd).into())?;
         Ok(Self {
             state,
             both,
-            together,
             tells,
             port: sys::local_port(&fd)?,
             fd,
@@ -217,7 +211,7 @@ impl Socket {
             sent,
             Err(DatagramError::TooLarge(_) | DatagramError::Unreachable)
         );
-        if no_reason && let Ok(state) = prepare(&self.fd, self.both, self.together, self.tells) {
+        if no_reason && let Ok(state) = prepare(&self.fd, self.both, self.tells) {
             self.state = state;
             self.fragmenting = false;
         }
@@ -248,22 +242,14 @@ impl Socket {
         }
     }
 
-    /// Receives one datagram that fits and, if enabled, its local address. `None`: no datagram is queued.
+    /// Receives into one buffer: one datagram, or some of one sender that GRO joined. `None`: nothing is queued.
     #[inline]
-    pub(super) fn receive_one(
-        &mut self,
-        into: &mut [u8],
-    ) -> Option<(Address, usize, Option<IpAddr>)> {
+    pub(super) fn receive_one(&mut self, into: &mut [u8]) -> Option<Arrival> {
         for _ in 0..TRIES {
-            let received = if self.tells {
-                control::receive_at(&self.fd, into).map(|it| (it.len, it.from, it.at))
-            } else {
-                sys::receive_from(&self.fd, into).map(|(len, from)| (len, from, None))
-            };
-            match received {
-                // A datagram that does not fit is not of this protocol.
-                Ok((len, Some(from), at)) if len <= into.len() => return Some((from, len, at)),
-                Ok(_) => {}
+            match control::receive_one(&self.fd, into) {
+                Ok(Some(arrival)) => return Some(arrival),
+                // The sender's family is unknown.
+                Ok(None) => {}
                 Err(error) => {
                     if !self.receiving_failed(&error) {
                         return None;
@@ -431,13 +417,9 @@ fn enlarge(fd: &UdpSocket, bytes: usize) -> io::Result<usize> {
 const SEND_BUFFER: usize = 1 << 20;
 
 /// Creates quinn-udp's state of a socket, and turns off kernel options that it enables and this port does not use.
-fn prepare(fd: &UdpSocket, both: bool, together: bool, tells: bool) -> io::Result<UdpSocketState> {
+fn prepare(fd: &UdpSocket, both: bool, tells: bool) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(fd.into())?;
     quieten(fd, both, tells);
-    if !together {
-        // A kernel without GRO has nothing to turn off.
-        let _ = socket_option::set(fd, libc::SOL_UDP, libc::UDP_GRO, 0);
-    }
     Ok(state)
 }
 
@@ -461,42 +443,39 @@ mod tests {
 
     #[test]
     fn socket_reopened_with_batches_keeps_its_options() {
-        for together in [false, true] {
-            let mut socket = Socket::open(Opening {
-                ip: Some(Ipv4Addr::LOCALHOST.into()),
-                port: 0,
-                receive_buffer: 1 << 16,
-                together,
-                tells: false,
-            })
-            .unwrap();
-            let options = |socket: &Socket| {
-                let of = |level, name| socket_option::get(&socket.fd, level, name).unwrap();
-                [
-                    of(libc::SOL_UDP, libc::UDP_GRO),
-                    of(libc::IPPROTO_IP, libc::IP_PKTINFO),
-                    of(libc::IPPROTO_IP, libc::IP_RECVTOS),
-                    of(libc::IPPROTO_IP, libc::IP_RECVERR),
-                ]
-            };
-            let before = options(&socket);
-            assert_eq!(before, [i32::from(together), 0, 0, 1]);
-            let to = Address::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
-            let raw = sys::raw(to, false).unwrap();
-            // Nothing can be sent from a foreign address.
-            let source = Some(Ipv4Addr::new(192, 0, 2, 1).into());
-            let there = SendTarget {
-                to,
-                raw: &raw,
-                source,
-            };
-            let batch = GsoBatch {
-                segment: 10,
-                ..GsoBatch::single(&[0; 20])
-            };
-            let sent = socket.without_gso(batch, there);
-            assert_eq!(sent, Err(DatagramError::Unreachable));
-            assert_eq!(options(&socket), before);
-        }
+        let mut socket = Socket::open(Opening {
+            ip: Some(Ipv4Addr::LOCALHOST.into()),
+            port: 0,
+            receive_buffer: 1 << 16,
+            tells: false,
+        })
+        .unwrap();
+        let options = |socket: &Socket| {
+            let of = |level, name| socket_option::get(&socket.fd, level, name).unwrap();
+            [
+                of(libc::SOL_UDP, libc::UDP_GRO),
+                of(libc::IPPROTO_IP, libc::IP_PKTINFO),
+                of(libc::IPPROTO_IP, libc::IP_RECVTOS),
+                of(libc::IPPROTO_IP, libc::IP_RECVERR),
+            ]
+        };
+        let before = options(&socket);
+        assert_eq!(before, [1, 0, 0, 1]);
+        let to = Address::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
+        let raw = sys::raw(to, false).unwrap();
+        // Nothing can be sent from a foreign address.
+        let source = Some(Ipv4Addr::new(192, 0, 2, 1).into());
+        let there = SendTarget {
+            to,
+            raw: &raw,
+            source,
+        };
+        let batch = GsoBatch {
+            segment: 10,
+            ..GsoBatch::single(&[0; 20])
+        };
+        let sent = socket.without_gso(batch, there);
+        assert_eq!(sent, Err(DatagramError::Unreachable));
+        assert_eq!(options(&socket), before);
     }
 }

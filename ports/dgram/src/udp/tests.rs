@@ -156,21 +156,81 @@ fn batches_of_all_shapes_arrive_on_both_channels() {
 }
 
 #[test]
-fn a_batch_on_the_data_channel_arrives_in_one_piece() {
-    let (mut a, mut b) = (Side::new(None), Side::new(None));
-    let bytes = pattern(44_800);
-    let to = b.at(HOSTS[0], Channel::Data);
-    assert_eq!(a.udp.data.batch_max(), 64, "this kernel knows GSO");
-    a.udp.send(Channel::Data, to, batch(&bytes, 1400)).unwrap();
-    b.until(|b| b.got.len() == 32);
-    assert_eq!(b.pieces, [32]);
-    // Answers the address that it came from.
-    let back = b.got[0].1;
-    assert_eq!(back, a.at(HOSTS[0], Channel::Data));
-    b.udp
-        .send(Channel::Data, back, batch(&bytes, 1400))
-        .unwrap();
-    a.until(|a| a.got.len() == 32);
+fn a_batch_arrives_in_one_piece_and_is_cut_where_it_was() {
+    for (host, channel, tells) in [
+        (0, Channel::Command, false),
+        (0, Channel::Command, true),
+        (1, Channel::Command, true),
+        (0, Channel::Data, false),
+        (1, Channel::Data, true),
+    ] {
+        let [mut a, mut b] = [Side::new(None), Side::new(None)];
+        for side in [&mut a, &mut b] {
+            side.udp.look.streak = 0;
+            if tells {
+                side.udp.command.tell_addresses();
+                side.udp.data.tell_addresses();
+            }
+        }
+        assert_eq!(
+            a.udp.socket(channel).batch_max(),
+            64,
+            "this kernel knows GSO"
+        );
+        let to = b.at(HOSTS[host], channel);
+        let bytes = pattern(31 * 1400 + 72);
+        let small = pattern(64 * 72 - 1);
+        // The first reads of the command channel fill one buffer, the next ones many.
+        for turn in 0..4 {
+            for (bytes, segment) in [(&bytes, 1400), (&small, 72)] {
+                a.udp.send(channel, to, batch(bytes, segment)).unwrap();
+                let count = bytes.len().div_ceil(segment);
+                b.until(|b| b.got.len() >= count);
+                assert_eq!(b.pieces, [count], "{channel:?} {turn}");
+                b.pieces.clear();
+                let source = a.at(HOSTS[host], channel);
+                let got = b.got.drain(..);
+                assert!(
+                    got.zip(bytes.chunks(segment))
+                        .all(|((on, from, got), sent)| {
+                            // An address counts as another one if its peer sends to another one of ours.
+                            (on, from.socket_address()) == (channel, source.socket_address())
+                                && got == sent
+                        })
+                );
+            }
+        }
+        // Datagrams of another size, and of another sender, are not joined with these.
+        let mut c = Side::new(None);
+        let sides = [&mut a, &mut c];
+        for (from, len) in [(0, 72), (1, 72), (0, 30)] {
+            let batch = batch(&small[..2 * len], len);
+            sides[from].udp.send(channel, to, batch).unwrap();
+        }
+        b.until(|b| b.got.len() >= 6);
+        let lens: Vec<_> = b.got.iter().map(|(_, _, bytes)| bytes.len()).collect();
+        assert_eq!(
+            (lens, &*b.pieces),
+            (vec![72, 72, 72, 72, 30, 30], &[2, 2, 2][..])
+        );
+    }
+}
+
+#[test]
+fn largest_datagram_is_not_truncated_on_either_channel() {
+    let mut b = Side::new(None);
+    let stranger = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let bytes = pattern(DATA_MAX);
+    for channel in [Channel::Command, Channel::Data] {
+        // A stranger may send whatever it likes to any port.
+        let to = b.at(HOSTS[0], channel).socket_address();
+        for _ in 0..2 * STREAK {
+            stranger.send_to(&bytes, to).unwrap();
+            b.until(|b| !b.got.is_empty());
+            let (_, _, got) = b.got.pop().unwrap();
+            assert!(got == bytes && b.got.is_empty());
+        }
+    }
 }
 
 /// Returns the beginning of a datagram of the layer above, from session `from`.
