@@ -33,6 +33,7 @@ enum {
     ADDRESS_ROOM = FIXED + 64 + 256,
     FORMAT_IN = 2,      /* FI_SOCKADDR_IN */
     CROWD = 200,
+    CALLS = 200,
     TAG = 5,
     OUR_ID = 0x345,
 };
@@ -205,13 +206,21 @@ static void caller(struct side *side)
     host_stop();
 }
 
+/* Listeners of the calls so far. They stay open, so that no call gets the port of another one: the client may not have
+ * noticed the end of the session with that endpoint, and its request would be lost with it. */
+struct listeners {
+    int count, fds[CALLS];
+};
+
 /* Answers a call, sends that address on the fabric, and serves the request over TCP. */
-static void answer_with(struct child *client, const unsigned char *address, size_t size)
+static void answer_with(struct listeners *listeners, struct child *client, const unsigned char *address, size_t size)
 {
     int port = 0, listener = wire_listen(&port), fd;
     unsigned char in[MESSAGE_MAX], out[sizeof hello];
     struct packet upgrade = {.kind = KIND_UPGRADE, .length = FABRIC_RDM, .body_length = (uint32_t)size};
 
+    CHECK_THAT(listeners->count, <, CALLS);
+    listeners->fds[listeners->count++] = listener;
     child_tell(client, "call", 1);
     child_tell(client, "endpoint", port);
     fd = wire_accept(listener, WAIT_MS);
@@ -240,7 +249,6 @@ static void answer_with(struct child *client, const unsigned char *address, size
     }
     child_hear(client, "answered");
     close(fd);
-    close(listener);
 }
 
 static size_t emit_address(unsigned char *out, const unsigned char *model, const void *address, size_t length)
@@ -258,6 +266,7 @@ static void answer_strangely(struct world *world)
     static unsigned char zeros[256], ones[256];
     unsigned char model[MESSAGE_MAX], body[ADDRESS_ROOM];
     int silent = 0, mute = wire_listen(&silent), fd;
+    struct listeners listeners = {0};
     struct sockaddr_in places[4];
     struct child *client;
     struct stage stage;
@@ -269,12 +278,12 @@ static void answer_strangely(struct world *world)
     close(fd);
     client = spawn(world, "caller");
     /* The server's own address, with the cookie of a link that has ended. */
-    answer_with(client, model, size);
+    answer_with(&listeners, client, model, size);
     for (size_t at = 0; at < size; at += 3) {
         memcpy(body, model, size);
         body[at] ^= 0xa5;
-        answer_with(client, body, size);
-        answer_with(client, model, at);
+        answer_with(&listeners, client, body, size);
+        answer_with(&listeners, client, model, at);
     }
     check_good(&stage);
     for (int i = 0; i < 4; i++) {
@@ -286,17 +295,19 @@ static void answer_strangely(struct world *world)
         places[i].sin_port = htons((uint16_t)ports[i]);
         places[i].sin_addr.s_addr = htonl(hosts[i]);
         size = emit_address(body, model, &places[i], sizeof places[i]);
-        answer_with(client, body, size);
+        answer_with(&listeners, client, body, size);
     }
     for (size_t length = 1; length <= 256; length = length * 3 / 2 + 1) {
         size = emit_address(body, model, zeros, length);
-        answer_with(client, body, size);
+        answer_with(&listeners, client, body, size);
         size = emit_address(body, model, ones, length);
-        answer_with(client, body, size);
+        answer_with(&listeners, client, body, size);
     }
     check_good(&stage);
     child_tell(client, "call", 0);
     child_end(client);
+    while (listeners.count > 0)
+        close(listeners.fds[--listeners.count]);
     close(mute);
     take_down(&stage);
 }
