@@ -117,11 +117,10 @@ pub struct Open<E: Engine> {
     reopen_options: ReopenOptions,
 }
 
-/// Returns whether [`Slot::publish`] is due: about every 1024 polls, after a poll that checked every port.
+/// Returns whether [`Slot::publish`] is due after a poll.
 #[inline]
 pub fn is_to_be_shown(engine: &impl Engine) -> bool {
-    let endpoint = engine.endpoint();
-    endpoint.looked_around() && Publisher::is_due(endpoint.port().turn())
+    Publisher::is_due(engine.endpoint().port().turn())
 }
 
 /// Owner of an endpoint's ports.

@@ -64,7 +64,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.inherited = false;
         self.identity = identity;
         self.config = config;
-        self.looked_around = true;
         std::mem::replace(&mut self.port, port)
     }
 
@@ -80,7 +79,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Self {
             port: _,
             clock: _,
-            looked_around: _,
             inherited: _,
             owner: _,
             events: _,

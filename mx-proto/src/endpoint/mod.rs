@@ -84,8 +84,6 @@ use std::time::Duration;
 pub struct Endpoint<P, C, O: Owner> {
     port: P,
     clock: C,
-    /// Whether the last poll looked at all ports and the clock.
-    looked_around: bool,
     /// Whether the port belongs to the parent process and must not be used ([`Self::inherit`]).
     inherited: bool,
     owner: O,
@@ -143,7 +141,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Self {
             port,
             clock,
-            looked_around: true,
             inherited: false,
             owner,
             events: Events::<O>::new(),
@@ -218,7 +215,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Begun::Nothing;
         }
         let begun = self.port.begin_active(self.config.poll_budget);
-        self.looked_around = begun == Begun::Elsewhere;
         match begun {
             Begun::Nothing if !self.is_quiet() => Begun::Active,
             _ => begun,
@@ -265,13 +261,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(always)]
     fn is_quiet(&self) -> bool {
         !(self.has_work() | self.has_events() | self.tombstones.has_spent())
-    }
-
-    /// Returns whether the last [`Self::progress`] looked at all ports, and not only at active links. The layer above
-    /// then does its own occasional work.
-    #[inline]
-    pub fn looked_around(&self) -> bool {
-        self.looked_around
     }
 
     /// Handles the events of a round of the port. Returns true if there were any.

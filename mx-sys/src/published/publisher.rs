@@ -13,7 +13,7 @@ use super::layout::{self, COUNTERS_MAX, word};
 use super::peers::Rows;
 use crate::clock::MonotonicClock;
 use crate::progress::WaitStats;
-use crate::route::host::HostPorts;
+use crate::route::host::{HostPorts, LONE_ROUND};
 use crate::user_memory::UserMemory;
 use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_port_base::limits;
@@ -34,6 +34,8 @@ pub struct Publisher {
 
 /// Polls between two updates: an update costs about as much as one poll.
 const EVERY: u32 = 1024;
+
+const _: () = assert!(EVERY % LONE_ROUND == 0, "such a poll checks every port");
 
 impl Publisher {
     /// Creates the page of the endpoint `identity` on board number `board`, opened by the library named `library`.
@@ -67,7 +69,7 @@ impl Publisher {
     }
 
     /// Returns whether [`Publisher::publish`] is due after poll number `turn`
-    /// ([`HostPorts::turn`](crate::route::host::HostPorts::turn)), if that poll checked every port.
+    /// ([`HostPorts::turn`](crate::route::host::HostPorts::turn)), which has checked every port.
     pub fn is_due(turn: u32) -> bool {
         turn % EVERY == 0
     }

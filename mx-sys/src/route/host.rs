@@ -78,7 +78,7 @@ pub(super) const ROUND: u32 = 16;
 
 /// [`ROUND`] while every link is an active link over shared memory and none waits for room: only timers and strangers
 /// then wait for such a poll.
-pub(super) const LONE_ROUND: u32 = 64;
+pub(crate) const LONE_ROUND: u32 = 64;
 
 /// Interval between two checks of quiet ports' control descriptors: the shortest, doubled while there are no events,
 /// and the longest. Long against the cost of the system call, short against connection setup; threads that sleep on the
